@@ -43,6 +43,10 @@ def by_definition(kind: str, data: dict[str, Array], shape: tuple[int, int]) -> 
     if kind == "mxfp4":
         scales = 2.0 ** (arrays["scales"].astype(np.float64) - 127)
         return (decoded_pairs(arrays["codes"]) * scales[..., None]).reshape(shape)
+    if kind == "mxfp8":
+        e4m3 = np.array([decoded_float8(code, 4) for code in range(256)])
+        scales = 2.0 ** (arrays["scales"].astype(np.float64) - 127)
+        return e4m3[arrays["codes"].view(np.uint8)] * np.repeat(scales, 32, 1)
     if kind == "nvfp4":
         e4m3 = np.array([decoded_float8(code, 4) for code in range(256)])
         steps = e4m3[arrays["scales"].view(np.uint8)] * np.float64(arrays["scale"][0, 0])
@@ -122,6 +126,12 @@ def test_errors_are_within_the_format(kind: str) -> None:
         share = 2.0**-4 if "e4m3" in kind else 2.0**-3
         normal = np.abs(values) > greatest * (2.0**-14 if "e4m3" in kind else 2.0**-29)
         limits = share * (1 + 1e-5) * np.abs(values)
+    elif kind == "mxfp8":
+        # A step is a 16th at most, of what is a normal number under a block's scale; a power of two
+        # leaves up to 512 for what becomes 448.
+        greatest = np.abs(values).reshape(130, -1, 32).max(-1).repeat(32, -1)
+        normal = np.abs(values) > greatest * 2.0**-13
+        limits = np.abs(values) * 0.125
     else:
         # Between 4 and 6 a step is 2; a power of two leaves up to 8 for what becomes 6, and a scale
         # of 4 bits is itself rounded by a 16th.

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 BITS = {"q8_0": 8, "q5_1": 5, "q5_0": 5, "q4_1": 4, "q4_0": 4, "int8": 8, "int4": 4}
 FITTED = {
     "iq4_nl": 4, "q2_k": 2, "q3_k": 3, "q4_k": 4, "q5_k": 5, "q6_k": 6,
-    "mxfp4": 4, "nvfp4": 4,
+    "mxfp8": 8, "mxfp4": 4, "nvfp4": 4,
     **{f"{d}{by}": 8 for d in ("float8_e4m3fn", "float8_e5m2") for by in ("", "_tensor", "_block")},
 }  # fmt: skip
 """Those whose codes need not be the nearest to each value: `test_fitted_blocks.py`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from luminal.base.dots import MATRIX_DOTS, Dot, Rounding
+from luminal.base.dots import MATRIX_DOTS, MMA_SCALED, Dot, Rounding
 from luminal.base.dtypes import (
     bfloat16,
     float8_e4m3fn,
@@ -46,6 +46,13 @@ struct e4m3 { unsigned char bits; operator float() const {
     unsigned short wide = (bits & 0x80) << 8 | (bits & 0x7f) << 7;
     float value = 256 * (float)__builtin_bit_cast(_Float16, wide);
     return (bits & 0x7f) == 0x7f ? __builtin_nanf("") : value; } };
+// Four bits of e2m1, and powers of two by their exponents.
+struct e2m1 { unsigned char bits; operator float() const {
+    float value = bits & 6 ? (float)(2 + (bits & 1)) * (float)(1 << (bits >> 1 & 3)) / 4
+                           : (float)(bits & 1) / 2;
+    return bits & 8 ? -value : value; } };
+struct e8m0 { unsigned char bits; operator double() const {
+    return bits == 255 ? __builtin_nan("") : __builtin_ldexp(1.0, (int)bits - 127); } };
 // Copies under way, of each thread: made where they are waited for or, by one of the orders of
 // threads, at once. Until then what is copied over is nothing that anyone may read. They are hidden
 // from what reads shared memory by descriptors (warpgroup_text.py) until the thread publishes them.
@@ -111,6 +118,41 @@ __attribute__((noinline)) inline void {name}_at(int line, {parameters}) {{
 }}
 #define {name}(...) {name}_at(__LINE__, __VA_ARGS__)
 """
+SCALED = """
+namespace simt {{
+struct {name}_Shown {{ unsigned words[2][32][32][8]; }};
+SIMT_UNCHECKED inline unsigned char {name}_byte(unsigned lane, unsigned first, unsigned at) {{
+    auto& shown = of_group<{name}_Shown>().words[(meetings() - 1) % 2][own_warp()][lane];
+    return shown[first + at / 4] >> at % 4 * 8;
+}}
+// Which lane's word has which scale is written out here anew, not taken from where kernels have it.
+SIMT_UNCHECKED inline void {name}_sum(float* c) {{
+    static const unsigned char A[16][32][2] = {a_table}, B[8][32][2] = {b_table};
+    for (int e = 0; e < 4; e++) {{
+        unsigned row = lane() / 4 + e / 2 * 8, column = lane() % 4 * 2 + e % 2;
+        for (int block = 32 / {block} - 1; block >= 0; block--) {{
+            double sum = 0;
+            for (int k = block * {block}; k < (block + 1) * {block}; k++) {{
+                unsigned char x = {name}_byte(A[row][k][0], 0, A[row][k][1]);
+                unsigned char y = {name}_byte(B[column][k][0], 4, B[column][k][1]);
+                sum += {product};
+            }}
+            unsigned char p = {name}_byte(row % 8 * 4 + row / 8, 6, block);
+            unsigned char q = {name}_byte(column * 4, 7, block);
+            c[e] = (float)(c[e] + sum * ((double){scale}{{p}} * (double){scale}{{q}}));
+        }}
+    }}
+}}
+}}
+__attribute__((noinline)) inline void {name}_at(int line, {parameters}, unsigned p, unsigned q) {{
+    unsigned words[] = {{{words}, p, q}}; float c[] = {{{c}}};
+    auto& shown = simt::of_group<simt::{name}_Shown>();
+    __builtin_memcpy(shown.words[simt::meetings() % 2][simt::own_warp()][simt::lane()], words, 32);
+    simt::meet(line); simt::{name}_sum(c);
+    {back}
+}}
+#define {name}(...) {name}_at(__LINE__, __VA_ARGS__)
+"""
 LOAD = """
 inline unsigned {name}_word(const void* row, unsigned at) {{ return ((const unsigned*)row)[at]; }}
 inline unsigned {name}_half(const void* row, unsigned at) {{
@@ -156,9 +198,9 @@ def _body(name: str) -> str | None:
     """What stands for a function; None for one that is no matter of this."""
     if name in COPIES or name.startswith("copy_"):
         return COPIES.get(name) or COPY.format(name=name, size=name.removeprefix("copy_"))
-    dots = {name_of(dot): dot for dot in MATRIX_DOTS.values()}
+    dots = {name_of(dot): dot for dot in (*MATRIX_DOTS.values(), *MMA_SCALED)}
     if name in dots:
-        return _multiply(dots[name])
+        return _multiply(dots[name]) if dots[name].scale is None else _scaled(dots[name])
     for text in (warpgroup_text, tensor_text, box_text):
         if (found := text.body(name)) is not None:
             return found
@@ -190,6 +232,29 @@ def _multiply(dot: Dot) -> str:
         word={4: "float" if dot.a is float32 else "unsigned", 8: "double"}[size["a"]],
         a=", ".join(a), b=", ".join(b), c=", ".join(c),
         a_bytes=len(a) * size["a"], b_bytes=len(b) * size["b"],
+        back=" ".join(f"{name} = c[{n}];" for n, name in enumerate(c)),
+    )  # fmt: skip
+
+
+@cache
+def _scaled(dot: Dot) -> str:
+    """A product of factors with scales."""
+    tables = []
+    for held, rows in enumerate("mn"):
+        places = [[(0, 0)] * dot.k for _ in range(getattr(dot, rows))]
+        for lane, element, at in fragment(dot.fragments[held]).places():
+            places[at[rows]][at["k"]] = (lane, element)
+        tables.append(_table(places))
+    c, a, b, parameters = parameters_of(dot)
+    codes = "(double)e4m3{x} * (double)e4m3{y}"
+    pairs = (
+        "(double)e2m1{(unsigned char)(x & 15)} * (double)e2m1{(unsigned char)(y & 15)} + "
+        "(double)e2m1{(unsigned char)(x >> 4)} * (double)e2m1{(unsigned char)(y >> 4)}"
+    )
+    return SCALED.format(
+        name=name_of(dot), block=dot.block, a_table=tables[0], b_table=tables[1],
+        product=pairs if dot.pairs else codes, scale="e4m3" if dot.pairs else "e8m0",
+        parameters=parameters, words=", ".join((*a, *b)), c=", ".join(c),
         back=" ".join(f"{name} = c[{n}];" for n, name in enumerate(c)),
     )  # fmt: skip
 

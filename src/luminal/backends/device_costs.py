@@ -115,6 +115,7 @@ def _costs(
         streams=8,  # as many addresses stay in registers
         products=8,
         decoded_rows=DECODED_ROWS if any(dot.is_matrix for dot in target.dots) else 0,
+        scaled=tuple(dot for dot in target.dots if dot.scale is not None),
         expansion=8,
         weights=weights,
         shares=shares,

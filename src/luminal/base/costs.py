@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 
 
@@ -122,6 +123,7 @@ class Costs:
     streams: int  # values that one kernel stores, at most: it has as many places to write to
     products: int  # of one matrix with several, of which one kernel's registers hold the sums
     decoded_rows: int  # of a product, at most, whose matrix instructions take what it unpacks
+    scaled: tuple[Dot, ...]  # what multiplies blocks with scales as they lie
     expansion: int  # times as many elements as are read, which cost less to compute than to read
     weights: Weights
     shares: Shares

@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 from luminal.base.dtypes import (
     DType,
     bfloat16,
+    float4_e2m1fn,
     float8_e4m3fn,
     float8_e5m2,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -87,6 +89,10 @@ class Dot:
     that has none is read in shared memory, as the first one may be then. `a` and `b` are the dtypes
     of the factors, `accumulator` that of the sum. `in_tensor`: results stand in tensor memory, and
     lanes have them as the last of the `fragments` says once they have loaded them.
+
+    Factors may have scales, of the dtype `scale`: each row, or column, has one for `block` steps,
+    and lanes hold a word of those of one product as SCALES says. `pairs`: a step of such a sum is a
+    byte with codes of two.
     """
 
     name: str
@@ -100,6 +106,19 @@ class Dot:
     together: int = 1
     fragments: tuple[str, str, str] = ("|", "|", "|")
     in_tensor: bool = False
+    scale: DType | None = None
+    block: int = 1
+    pairs: bool = False
+
+    @property
+    def codes(self) -> tuple[DType, ...]:
+        """What factors with scales are codes of; wider ones hold the narrower exactly."""
+        return (float4_e2m1fn,) if self.pairs else (self.a, float4_e2m1fn)
+
+    @property
+    def values(self) -> int:
+        """How many values of a factor a step has."""
+        return 2 if self.pairs else 1
 
     @property
     def is_matrix(self) -> bool:
@@ -140,8 +159,8 @@ class Dot:
 
     def replaces(self, other: Dot) -> bool:
         """Does it multiply what the other one does, with roundings of the same kind?"""
-        mine = self.a, self.b, self.accumulator, self.rounding
-        return mine == (other.a, other.b, other.accumulator, other.rounding)
+        mine = self.a, self.b, self.accumulator, self.rounding, self.scale
+        return mine == (other.a, other.b, other.accumulator, other.rounding, other.scale)
 
     @property
     def chains(self) -> bool:
@@ -172,9 +191,11 @@ class Dot:
         """The unsigned integer that holds the neighbours of a factor."""
         return WORDS[self.k * self.a.size]
 
-    def meaning(self, acc: Array, a: Array, b: Array) -> Array:
+    def meaning(
+        self, acc: Array, a: Array, b: Array, scales: tuple[Array, Array] | None = None
+    ) -> Array:
         """The sum of products added to `acc`, for factors with their neighbours along the last
-        axis.
+        axis, and so their scales, if they have some: those of all steps.
 
         Of floats the order and the roundings are the hardware's, which may take subnormals as zero:
         what is computed here is near it.
@@ -182,6 +203,8 @@ class Dot:
         # The order in which a machine adds products differs from one to the next, so this is near
         # them all; where each step rounds once, it is an fma.
         wide = self.accumulator.numpy
+        if scales is not None:
+            return self._scaled(acc, a, b, *scales)
         if self.rounding is Rounding.SHORT:
             a, b = shortened(a), shortened(b)
         with np.errstate(all="ignore"):
@@ -190,13 +213,33 @@ class Dot:
                 acc = fused(x, y, acc) if self.rounding is Rounding.EACH else acc + x * y
         return np.asarray(acc, wide)
 
-    def of_blocks(self, acc: Array, a: Array, b: Array) -> Array:
-        """`meaning` of blocks: rows by columns added to, rows by steps, and steps by columns."""
-        return self.meaning(acc, a[:, None, :], b.T[None, :, :])
+    def _scaled(self, acc: Array, a: Array, b: Array, of_a: Array, of_b: Array) -> Array:
+        """Products of factors with scales: exact in float64, and rounded once for each block."""
+        assert self.scale is not None
+        x, y = (_codes(factor) if self.pairs else factor[..., None] for factor in (a, b))
+        p, q = (scale.view(self.scale.numpy).astype(np.float64) for scale in (of_a, of_b))
+        with np.errstate(all="ignore"):
+            products = (x.astype(np.float64) * y.astype(np.float64)).sum(-1) * (p * q)
+            for n in reversed(range(0, self.k, self.block)):
+                total = acc.astype(np.float64) + products[..., n : n + self.block].sum(-1)
+                acc = total.astype(self.accumulator.numpy)
+        return acc
 
-    def of_lanes(self, acc: Array, a: Array, b: Array) -> Array:
+    def of_blocks(
+        self, acc: Array, a: Array, b: Array, scales: tuple[Array, Array] | None = None
+    ) -> Array:
+        """`meaning` of blocks: rows by columns added to, rows by steps, and steps by columns; of
+        scales rows by steps, and columns by steps.
+        """
+        if scales is not None:
+            scales = scales[0][:, None, :], scales[1][None, :, :]
+        return self.meaning(acc, a[:, None, :], b.T[None, :, :], scales)
+
+    def of_lanes(
+        self, acc: Array, a: Array, b: Array, scales: tuple[Array, Array] | None = None
+    ) -> Array:
         """`meaning` of what the lanes hold: of each a row, of the words of factors and of results
-        one after the other.
+        one after the other, and a word of scales.
         """
         blocks = [
             gathered(x, fragment(text), sides, dtype.numpy)
@@ -212,7 +255,14 @@ class Dot:
                 strict=True,
             )
         ]
-        return dealt(self.of_blocks(*blocks), fragment(self.fragments[2]), "mn")
+        if scales is not None:
+            count = self.k // self.block
+            of_a, of_b = (
+                np.ascontiguousarray(words[scale_lanes(side, n)]).view(np.uint8)[:, :count]
+                for words, side, n in zip(scales, "mn", (self.m, self.n), strict=True)
+            )
+            scales = of_a.repeat(self.block, 1), of_b.repeat(self.block, 1)
+        return dealt(self.of_blocks(*blocks, scales), fragment(self.fragments[2]), "mn")
 
     def of_words(self, acc: Array, a: Array, b: Array) -> Array:
         """`meaning` of factors that are words: of a pair of rows `a` has two, `b` one for each
@@ -228,6 +278,19 @@ class Dot:
 
     def __str__(self) -> str:
         return self.name
+
+
+def scale_lanes(side: str, count: int) -> list[int]:
+    """The lanes whose words have the scales of so many rows, "m", or columns, "n"."""
+    held = fragment(SCALES["mn".index(side)])
+    lanes = range(1 << len(held.lane))
+    return [next(lane for lane in lanes if held.position(side, lane, 0) == n) for n in range(count)]
+
+
+def _codes(pairs: Array) -> Array:
+    """The values of bytes with two codes each, along one more axis."""
+    bits = np.stack([pairs & np.uint8(15), pairs >> np.uint8(4)], -1)
+    return bits.view(float4_e2m1fn.numpy).astype(np.float32)
 
 
 @cache
@@ -280,6 +343,27 @@ MMA_FLOAT8 = tuple(
     for dtype in (float8_e4m3fn, float8_e5m2)
 )
 """Of floats of 8 bits, from sm_89 on."""
+
+
+# Which lanes' words an instruction reads others have found out by experiment; those that differ in
+# a "-" hold the same here.
+SCALES = ("m3 - m0 m1 m2 |", "- - n0 n1 n2 |")
+"""Which row, and which column, a lane's word of scales is of, for NVIDIA's mma.sync: the first of
+those that hold it is read.
+"""
+# The user asked for factors of so few bits, and for their blocks: of these products nothing else is
+# rounded than sums of f32.
+MMA_SCALED = (
+    replace(
+        _mma("mma.mxf8", 32, float8_e4m3fn, float32, Rounding.BLOCK, *MMA_S8.fragments[:2]),
+        scale=float8_e8m0fnu, block=32,
+    ),
+    replace(
+        _mma("mma.nvf4", 32, uint8, float32, Rounding.BLOCK, *MMA_S8.fragments[:2]),
+        scale=float8_e4m3fn, block=8, pairs=True,
+    ),
+)  # fmt: skip
+"""NVIDIA's of factors with scales, of sm_120a alone."""
 
 
 def _wgmma(name: str, k: int, dtype: DType, rounding: Rounding, a: str) -> tuple[Dot, ...]:
@@ -411,7 +495,7 @@ MATRIX_DOTS = {
         MADE_UP_CHAIN,
     )
 }
-DOTS = {**WORD_DOTS, **MATRIX_DOTS}
+DOTS = {**WORD_DOTS, **MATRIX_DOTS, **{dot.name: dot for dot in MMA_SCALED}}
 """Those that only some machines have."""
 
 

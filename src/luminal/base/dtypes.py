@@ -2,7 +2,8 @@
 
 `float16` and `bfloat16` are *storage* types: operations on them record a Cast up to float32, the
 operation, and a Cast down, so that Cast is the only thing that rounds. The floats of 8 bits are
-storage that nothing is computed on, as in PyTorch: they are moved, and cast.
+storage that nothing is computed on, as in PyTorch: they are moved, and cast. What blocks with a
+scale are made of (`OF_BLOCKS`) is read from bytes by a Bitcast.
 """
 
 from __future__ import annotations
@@ -101,9 +102,12 @@ class DType:
         """An array's numbers in this dtype, as NumPy rounds them.
 
         float8_e4m3fn, which has no infinity, has its greatest value for all beyond it, as PyTorch
-        has (2.13; Micikevicius et al., arXiv 2209.05433, leave the choice).
+        has (2.13; Micikevicius et al., arXiv 2209.05433, leave the choice). float4_e2m1fn has
+        neither that nor NaN, for which it has zero.
         """
         x = np.asarray(x)
+        if self is float4_e2m1fn and x.dtype.kind not in "biu":
+            x = np.where(np.isnan(x), np.copysign(np.float32(0), x), x)
         with np.errstate(over="ignore", invalid="ignore"):
             if self is float8_e4m3fn and x.dtype != self.numpy:
                 x = np.clip(x.astype(np.float32), -self.largest, self.largest)
@@ -139,6 +143,10 @@ float8_e4m3fn = _dtype("float8_e4m3fn", "e4m3", "float", ml_dtypes.float8_e4m3fn
 float8_e5m2 = _dtype("float8_e5m2", "e5m2", "float", ml_dtypes.float8_e5m2, is_storage=True)
 float32 = _dtype("float32", "f32", "float", np.float32)
 float64 = _dtype("float64", "f64", "float", np.float64)
+# Of the Open Compute Project's Microscaling Formats 1.0, sections 5.3.3 and 5.4.1.
+float4_e2m1fn = _dtype("float4_e2m1fn", "e2m1", "float", ml_dtypes.float4_e2m1fn, is_storage=True)
+float8_e8m0fnu = _dtype("float8_e8m0fnu", "e8m0", "float", ml_dtypes.float8_e8m0fnu,
+                        is_storage=True)  # fmt: skip
 
 ALL: tuple[DType, ...] = (
     bool_,
@@ -146,13 +154,17 @@ ALL: tuple[DType, ...] = (
     *(uint8, uint16, uint32, uint64),
     *(float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64),
 )
+OF_BLOCKS: tuple[DType, ...] = (float4_e2m1fn, float8_e8m0fnu)
+"""What bytes of blocks stand for: a code of four bits each, in the lower half, or the power of two
+that a block's values share. Programs read them; data of users have no such dtypes.
+"""
 COMPUTE: tuple[DType, ...] = tuple(d for d in ALL if not d.is_storage)
 
 _BY_NAME: dict[str, DType] = {}
-for _each in ALL:
+for _each in (*ALL, *OF_BLOCKS):
     _BY_NAME[_each.name] = _each
     _BY_NAME[_each.short] = _each
-_BY_NUMPY = {d.numpy: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in (*ALL, *OF_BLOCKS)}
 
 
 def dtype_of(obj: Any) -> DType:
@@ -254,10 +266,11 @@ def holds(wide: DType, narrow: DType) -> bool:
     if wide.kind == "bool" or (narrow.is_float and not wide.is_float):
         return False
     if narrow.is_float:
-        return wide.size > narrow.size
+        return wide.size > narrow.size and not (narrow is float8_e8m0fnu and wide is float16)
     if wide.is_float:
         # Up to 2**mantissa every integer is a float.
-        mantissa = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}[wide.short]
+        mantissa = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3, "e2m1": 2,
+                    "e8m0": 1}[wide.short]  # fmt: skip
         return narrow.bits - (narrow.kind == "int") <= mantissa
     if wide.kind == narrow.kind:
         return wide.size > narrow.size

@@ -13,8 +13,10 @@ from luminal.base.dtypes import (
     bfloat16,
     bool_,
     dtype_of,
+    float4_e2m1fn,
     float8_e4m3fn,
     float8_e5m2,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -85,6 +87,8 @@ def cast(b: Builder, source: DType, value: Operand, target: DType) -> Operand:
     """Float to int saturates and NaN gives 0, int narrowing wraps, to bool is `x != 0`."""
     if source is target:
         return value
+    if (source, target) == (float4_e2m1fn, float8_e4m3fn):
+        return _lengthened(b, value)
     if source.is_storage:
         return cast(b, float32, _widened(b, source, value), target)
     if target.is_storage:
@@ -120,7 +124,7 @@ class _Short:
     """A float of fewer bits than f32: those of its mantissa, and what its exponent is biased by.
 
     `special` is the first code that is no number but infinity or NaN, `beyond` the code of what is
-    too great, from the f32 with the bits `limit` on; `nan` is a NaN.
+    too great, from the f32 with the bits `limit` on; `nan` is a NaN. `bits` are all of a code.
     """
 
     mantissa: int
@@ -129,6 +133,7 @@ class _Short:
     beyond: int
     limit: int
     nan: int
+    bits: int = 8
 
     @property
     def dropped(self) -> int:
@@ -144,9 +149,10 @@ class _Short:
 # What rounds up to beyond the greatest number of f16 and e5m2 becomes the code of infinity by
 # itself; e4m3 has none, and its greatest number, 448, stands for all beyond.
 _SHORT = {
-    float16: _Short(10, 15, 0x7C00, 0x7C00, 143 << 23, 0x7E00),
+    float16: _Short(10, 15, 0x7C00, 0x7C00, 143 << 23, 0x7E00, 16),
     float8_e5m2: _Short(2, 15, 0x7C, 0x7C, 143 << 23, 0x7E),
     float8_e4m3fn: _Short(3, 7, 0x7F, 0x7E, 0x43E00000, 0x7F),
+    float4_e2m1fn: _Short(1, 1, 8, 7, 0x40C00000, 0, 4),  # no NaN: zero is taken for it
 }
 
 
@@ -198,25 +204,28 @@ def narrowed_pair(b: Builder, x: Operand, y: Operand, target: DType) -> list[Ope
 
 def _widened(b: Builder, source: DType, words: Operand) -> Operand:
     """A short float as f32: exact. Exponent and mantissa are moved into an f32, whose bias a
-    product with a power of two corrects; e5m2 is the upper half of an f16.
+    product with a power of two corrects; e5m2 is the upper half of an f16, and e8m0 an exponent
+    alone.
     """
+    if source is float8_e8m0fnu:
+        return _power(b, words)
     name = "widen_bfloat" if source is bfloat16 else "widen_half"
     has_it = b.has(name, Type(float32, words.type.lanes))
     if source is float8_e5m2 and has_it:
         source, words = float16, b.op("shl", b.cast(words, uint16), 8)
-    if source is not float8_e4m3fn and has_it:
+    if source in (float16, bfloat16) and has_it:
         return b.op(name, words)
     if source is bfloat16:
         return b.bitcast(_as_upper_half(b, words), float32)
     bits = b.cast(words, uint32)
     short = _SHORT[source]
-    body = b.op("shl", b.op("and", bits, (1 << source.bits - 1) - 1), short.dropped)
+    body = b.op("shl", b.op("and", bits, (1 << short.bits - 1) - 1), short.dropped)
     # A product and not a sum of exponents: it makes normal numbers of subnormal ones by itself.
     scaled = b.op("mul", b.bitcast(body, float32), 2.0**short.rebias)
     special = b.op("le", short.special << short.dropped, body)
     full = b.op("or", body, 0x7F800000)
     magnitude = b.op("select", special, full, b.bitcast(scaled, uint32))
-    sign = b.op("shl", b.op("and", bits, 1 << source.bits - 1), 32 - source.bits)
+    sign = b.op("shl", b.op("and", bits, 1 << short.bits - 1), 32 - short.bits)
     return b.bitcast(b.op("or", magnitude, sign), float32)
 
 
@@ -230,6 +239,25 @@ def _as_upper_half(b: Builder, half: Operand) -> Operand:
         if whole.type == word.type and b.op("shr", whole, 16) == word:
             return b.op("and", whole, 0xFFFF0000)
     return b.op("shl", word, 16)
+
+
+# Weights of four bits are so multiplied by activations of eight: with f32 between them the casts
+# were most of a kernel.
+def _lengthened(b: Builder, words: Operand) -> Operand:
+    """e2m1 as e4m3: exact. All but 0 and 0.5, a subnormal number, have an exponent of 6 more."""
+    bits = b.cast(words, uint32)
+    body = b.op("and", bits, 7)
+    normal = b.op("add", b.op("shl", body, 2), 6 << 3)
+    code = b.op("select", b.op("lt", body, 2), b.op("mul", body, 6 << 3), normal)
+    sign = b.op("shl", b.op("and", bits, 8), 4)
+    return b.cast(b.op("or", code, sign), float8_e4m3fn.word)
+
+
+def _power(b: Builder, words: Operand) -> Operand:
+    """The power of two of which e8m0 is the exponent: the least one is no normal f32."""
+    bits = b.cast(words, uint32)
+    power = b.op("select", b.op("eq", bits, 0), 1 << 22, b.op("shl", bits, 23))
+    return b.bitcast(b.op("select", b.op("eq", bits, 255), 0x7FC00000, power), float32)
 
 
 def _narrow_bfloat(b: Builder, value: Operand) -> Operand:
@@ -264,8 +292,10 @@ def _narrowed(b: Builder, target: DType, value: Operand) -> Operand:
     normal = b.op("shr", b.op("add", b.op("add", body, up), odd), short.dropped)
     code = b.op("select", b.op("lt", body, short.rebias + 1 << 23), subnormal, normal)
     code = b.op("select", b.op("le", short.limit, body), short.beyond, code)
-    largest = (1 << target.bits - 1) - 1
-    nan = b.op("and", b.op("or", b.op("shr", body, short.dropped), short.nan), largest)
+    largest = (1 << short.bits - 1) - 1
+    nan: Operand | int = 0
+    if short.nan:
+        nan = b.op("and", b.op("or", b.op("shr", body, short.dropped), short.nan), largest)
     code = b.op("select", b.op("ne", value, value), nan, code)
-    sign = b.op("and", b.op("shr", bits, 32 - target.bits), 1 << target.bits - 1)
+    sign = b.op("and", b.op("shr", bits, 32 - short.bits), 1 << short.bits - 1)
     return b.op("or", code, sign)

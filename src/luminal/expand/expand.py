@@ -304,7 +304,9 @@ class _Expansion:
     # --- memory and control -----------------------------------------------------------------------
 
     def load(self, statement: Load) -> None:
-        if fragments.is_factor(self.tiles, statement.out):
+        if fragments.is_scales(self.tiles, statement.out):
+            fragments.load_scales(self.tiles, statement)
+        elif fragments.is_factor(self.tiles, statement.out):
             fragments.load_factor(self.tiles, statement)
         elif self.tiles.buffers[statement.buffer].space is Space.TENSOR:
             fragments.load_sums(self.tiles, statement)

@@ -10,8 +10,8 @@ Which factors are left there, swizzled memory says.
 
 from __future__ import annotations
 
-from luminal.base.dots import WORDS, Dot
-from luminal.base.dtypes import DType, float32, uint32
+from luminal.base.dots import SCALES, WORDS, Dot
+from luminal.base.dtypes import DType, float32, uint8, uint32
 from luminal.base.fragments import Fragment, fragment
 from luminal.base.records import dataclass
 from luminal.expand import access
@@ -39,6 +39,8 @@ from luminal.shape.expression import ONE, ZERO, Expression, Symbol, const, opaqu
 
 LEAST_COLUMNS = 32
 """Of tensor memory that are allocated at once."""
+BYTES = {1: uint8, **WORDS}
+"""What so many scales are loaded as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,41 @@ def load_factor(tiles: Tiles, statement: Load) -> None:
                 value = word_of(tiles.b, loaded, dtype) if count > 1 else loaded[0]
             elements[held.key(statement.out, at, element)] = value
     tiles.values[statement.out.id] = elements
+
+
+def is_scales(tiles: Tiles, tile: Tile) -> bool:
+    """Is it the scales of a factor?"""
+    dots = {tiles.parts[axis].dot for axis in tile.axes if axis in tiles.parts}
+    return any(dot.scale is tile.dtype is not dot.a for dot in dots)
+
+
+def load_scales(tiles: Tiles, statement: Load) -> None:
+    """The word of scales that each lane gives to a product; or where these are, if they stay."""
+    out = statement.out
+    sides = {tiles.parts[axis].side: axis for axis in out.axes if axis in tiles.parts}
+    dot, mine = tiles.parts[sides[min(sides, key="nmk".index)]].dot, "n" if "n" in sides else "m"
+    if dot.is_from_memory:
+        tiles.left[out.id] = statement
+        return
+    row = opaque(f"{sides[mine].name}.scale", 0, getattr(dot, mine) - 1)
+    held = fragment(SCALES["mn".index(mine)])
+    tiles.index.bind(row, tiles.bits_of_lane(held.lane_bits(mine)))
+    there = {sides[mine]: row, **({sides["k"]: ZERO} if "k" in sides else {})}
+    offset, count = statement.offset.substitute(there), dot.k // dot.block
+    elements: Elements = {}
+    for key, at in tiles.positions(axis for axis in out.axes if axis not in tiles.parts):
+        address, distance = tiles.index.place(*tiles.reach(offset, at))
+        shift = count.bit_length() - 1
+        place = tiles.index.op("shr", address, shift) if shift else address, distance // count
+        word = access.read(tiles, statement.buffer, place, None, type_=BYTES[count])
+        elements[key] = tiles.b.cast(word, uint32)
+    tiles.values[out.id] = elements
+
+
+def _scale(tiles: Tiles, tile: Tile, at: Position) -> Operand:
+    """A lane's word of the scales of the block of a factor that is at a position."""
+    value = tiles.values[tile.id][tuple(at[axis] for axis in tile.axes if axis not in tiles.parts)]
+    return tiles.said(value)
 
 
 def _element(
@@ -255,7 +292,8 @@ def multiply(tiles: Tiles, statement: Contract) -> None:
             b.emit(MultiplyLeft(outs, dot, acc, a, _left(tiles, *held[1], at)))
         else:
             x, y = (_registers(tiles, *factor, at) for factor in held)
-            b.emit(Multiply(outs, dot, acc, x, y))
+            scales = tuple(_scale(tiles, tile, at) for tile in statement.scales)
+            b.emit(Multiply(outs, dot, acc, x, y, scales))
         for element, value in enumerate(outs):
             elements[results.key(out, at, element)] = value
     tiles.values[out.id] = elements

@@ -183,6 +183,7 @@ class _Interpreter:
                 case Multiply():
                     blocks = (statement.acc, statement.a, statement.b)
                     held = [np.concatenate([*map(self.value, block)]) for block in blocks]
+                    held += map(self.value, statement.scales)
                     self.take(statement.outs, (yield statement, held))
                 case MultiplyLeft():
                     self.products[-1].append((yield statement, self.left(statement)))

@@ -157,6 +157,7 @@ class Multiply:
     """`outs` is `acc + a * b` of the blocks that the lanes hold between them as the fragments of
     `dot` say: in each lane results, words of the first factor, words of the second one. The lanes
     whose numbers are alike but for the first `dot.together` do it together. All lanes come by.
+    `scales`: the lane's words of those of both factors, or none.
     """
 
     outs: tuple[Value, ...]
@@ -164,6 +165,7 @@ class Multiply:
     acc: tuple[Operand, ...]
     a: tuple[Operand, ...]
     b: tuple[Operand, ...]
+    scales: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -348,8 +348,9 @@ def _multiplied(meeting: Multiply, brought: Sequence[Any]) -> list[Any]:
     dot, rows = meeting.dot, []
     for first in range(0, len(brought), dot.together):
         together = brought[first : first + dot.together]
-        blocks = [np.array([held[n] for held in together]) for n in range(3)]
-        rows += [*dot.of_lanes(*blocks)]
+        blocks = [np.array([held[n] for held in together]) for n in range(len(together[0]))]
+        acc, a, b, *scales = blocks
+        rows += [*dot.of_lanes(acc, a, b, (scales[0], scales[1]) if scales else None)]
     return rows
 
 

@@ -111,7 +111,9 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             case Exchange(out, value, distance):
                 lines.append(f"{indent}{_typed(out)} = {value} of the lane {distance} away")
             case Multiply(outs, dot, acc, a, b):
-                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {_held(acc, a, b)}")
+                scaled = f" scaled {_held(statement.scales)}" if statement.scales else ""
+                held = f"{dot} {_held(acc, a, b)}{scaled}"
+                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {held}")
             case Copy(buffer, _, _, source, address, distance, count, live):
                 where = "" if live is None else f" if {live}"
                 there = f"{source}[{place(Fetch(source, address, distance))}]"

@@ -339,6 +339,10 @@ class _Verifier:
     def multiply(self, statement: Multiply) -> None:
         dot = statement.dot
         self.blocks(statement, {"a": statement.a, "b": statement.b, "c": statement.acc})
+        if len(statement.scales) != (0 if dot.scale is None else 2):
+            self.fail(f"{dot} takes a word of the scales of either factor, if it has some")
+        for word in statement.scales:
+            self.operand(word, Type(dtypes.uint32))
         if dot.is_from_memory:
             self.fail(f"{dot} reads its factors in shared memory; leave them there")
 

@@ -225,10 +225,16 @@ class Recorder:
         """What a packed Parameter is made of in this graph, of Weights that begin with `name`."""
         codes = self._codes.get(parameter)
         if codes is None:
-            paths = parameter_names.get() or {}
-            name = name or paths.get(parameter, parameter.name)
-            codes = self._codes[parameter] = parameter.codes(self, name)
+            codes = self._codes[parameter] = parameter.format.codes(self.parts_of(parameter, name))
         return codes
+
+    def parts_of(self, parameter: Packed, name: str | None = None) -> dict[str, Tensor]:
+        """The Weights that a packed Parameter lies in, whose names begin with `name`."""
+        paths = parameter_names.get() or {}
+        name = name or paths.get(parameter, parameter.name)
+        return {
+            part: self.weight_of(held, f"{name}.{part}") for part, held in parameter.parts.items()
+        }
 
     def state(
         self, shape: Sequence[int], dtype: Any = dtypes.float32, init: Any = 0, name: str = ""

@@ -116,7 +116,7 @@ def _find(name: str) -> Op:
     return OPS[name]
 
 
-ANY = dtypes.ALL
+ANY = (*dtypes.ALL, *dtypes.OF_BLOCKS)
 FLOATS = (dtypes.float32, dtypes.float64)
 NUMBERS = tuple(d for d in dtypes.COMPUTE if d.kind != "bool")
 BITS = tuple(d for d in dtypes.COMPUTE if not d.is_float)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import Dot
@@ -122,6 +123,36 @@ def below_cast(factor: Term, dtype: DType, reads: Container[Term]) -> Term | Non
     return factor if factor.dtype is dtype else None
 
 
+def in_blocks(factor: Term, dot: Dot) -> tuple[Term, Term] | None:
+    """The codes and the scales that a factor is the product of, as a dot with scales multiplies
+    them; None if it is anything else.
+    """
+    if factor.op != "Mul":
+        return None
+    for pair in (factor.args, factor.args[::-1]):
+        if all(arg.op == "Cast" for arg in pair):
+            codes, scales = (arg.args[0] for arg in pair)
+            if codes.dtype in dot.codes and scales.dtype is dot.scale and scales.axes < codes.axes:
+                return codes, scales
+    return None
+
+
+def shared_axes(contraction: Term, dot: Dot) -> Axes | None:
+    """The axes of a sum along which both factors keep their scales, whole blocks of a dot; None
+    where its factors have no such scales.
+    """
+    blocks = [in_blocks(factor, dot) for factor in contraction.args[0].args]
+    scales = [block[1].axes for block in blocks if block is not None]
+    if len(scales) < len(blocks):
+        return None
+    axes = tuple(a for a in contraction.attrs if not any(a in held for held in scales))
+    extents = [a.extent for a in axes]
+    if not all(extent is not None and extent.is_const for extent in extents):
+        return None
+    count = prod(extent.constant for extent in extents if extent is not None)
+    return axes if count % (dot.block * dot.values) == 0 else None
+
+
 def _no_matrices(contraction: Term, dot: Dot, reads: Container[Term]) -> str | None:
     """Why it is no product of matrices for a dot; None if it is."""
     if contraction.op != "Sum" or contraction.dtype is not dot.accumulator:
@@ -129,9 +160,11 @@ def _no_matrices(contraction: Term, dot: Dot, reads: Container[Term]) -> str | N
     (product,) = contraction.args
     if product.op != "Mul" or product in reads:
         return "what it sums is no product of its own"
-    for factor, dtype in zip(product.args, (dot.a, dot.b), strict=True):
-        if below_cast(factor, dtype, reads) is None:
-            return f"the factor {factor!r} is no {dtype}"
+    if dot.scale is not None:
+        if any(factor in reads for factor in product.args) or shared_axes(contraction, dot) is None:
+            return f"its factors are no blocks with scales of {dot.scale}"
+    elif any(below_cast(factor, dot.a, reads) is None for factor in product.args):
+        return f"its factors are no {dot.a}"
     a, b = (factor.axes - {*contraction.attrs} for factor in product.args)
     return None if a - b and b - a else "one of its factors has all of its rows and columns"
 

@@ -42,7 +42,7 @@ from dataclasses import replace
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import multiply_add
-from luminal.base.dtypes import bool_, uint64
+from luminal.base.dtypes import bool_, uint8, uint64
 from luminal.base.records import dataclass
 from luminal.kernel.boxes import AwaitPhase, Box, Free, Phases, Send
 from luminal.kernel.carried import CarriedLoops, joint, tiled
@@ -51,9 +51,10 @@ from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused, Place
 from luminal.kernel.guards import is_mask
 from luminal.kernel.lanes import Part
+from luminal.kernel.neighbours import in_blocks
 from luminal.kernel.product_boxes import Cut, cut, joined, positions
 from luminal.kernel.product_sides import Sides, sides_of
-from luminal.kernel.product_tiling import DEPTH, PLACE, ProductTiling, dealt
+from luminal.kernel.product_tiling import DEPTH, PLACE, ProductTiling, dealt, scale_digits
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Dimension, Staging, Walk
@@ -88,8 +89,8 @@ def place_blocks(fused: Fused, tiling: ProductTiling) -> Placed:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A factor on its way into shared memory: its stage, the room of that, and the two loops, outer
-    first, that deal the copying to the lanes, `count` elements at once.
+    """A factor on its way into shared memory, or its scales: its stage, the room of these, and the
+    two loops, outer first, that deal the copying to the lanes, `count` elements at once.
     """
 
     factor: Term
@@ -98,6 +99,7 @@ class _Copy:
     room: Staged
     walks: tuple[Walk, Walk]
     count: int = 1
+    is_scales: bool = False
 
 
 # What is multiplied may be masked, gathered, cast or a convolution's window: all of that ends where
@@ -118,10 +120,12 @@ class Products(CarriedLoops):
         self.tiles = [self.tile_of(side) for side in (0, 1)]
         self.walks = [walk for walks in self.tiles for walk in walks]
         self.copies = [self.copy(side, factor) for side, factor in sides.kept]
+        self.scales = [self.scales_of(copy) for copy in self.copies] if self.has_scales else []
         self.count = len(sides.factors)  # of sums
         self.tensor = self.in_tensor()
         self.cuts = {copy.room.buffer: cut for copy in self.copies if (cut := self.cut_of(copy))}
         self.by_lanes = [copy for copy in self.copies if copy.room.buffer not in self.cuts]
+        self.by_lanes += self.scales
         self.has_batches = not self.cuts or any(copy.count > 1 for copy in self.by_lanes)
         # One for each block of the ring.
         self.phases = self.new_barriers() if self.cuts else ""
@@ -227,6 +231,26 @@ class Products(CarriedLoops):
                 break
         return copy
 
+    @property
+    def has_scales(self) -> bool:
+        """Have the factors scales, which the dot multiplies as well?"""
+        return self.tiling.dot is not None and self.tiling.dot.scale is not None
+
+    def scales_of(self, copy: _Copy) -> _Copy:
+        """Room for the scales of a factor's blocks, and the loops that deal them to the lanes."""
+        tiling, dot, side = self.tiling, self.tiling.dot, copy.side
+        assert dot is not None
+        assert dot.scale is not None
+        dimensions = [Dimension(*digit) for digit in scale_digits(tiling, side)]
+        room = self.staging.room(dimensions, dot.scale, space=Space.SHARED, buffers=tiling.buffers)
+        across, deep = tiling.across(side), tiling.deep // dot.block
+        near = min(deep, tiling.lanes)
+        walks = (
+            self.walked(across, dealt(across, min(across, tiling.lanes // near), near), PLACE),
+            self.walked(deep, dealt(deep, near), DEPTH, dot.block),
+        )
+        return replace(copy, room=room, walks=walks, count=1, is_scales=True)
+
     def are_whole(self, copy: _Copy) -> bool:
         """Do the elements that a lane copies at once begin at multiples of them?"""
         offset, _ = self.source(copy, self.blocks.fresh_axis(const(1)) + 0, Env(_places(copy)))
@@ -237,7 +261,7 @@ class Products(CarriedLoops):
     def sums(self) -> list[Tile]:
         """One block of shared memory: copied, multiplied, and not before that copied over."""
         with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
-            for copy in self.copies:
+            for copy in (*self.copies, *self.scales):
                 self.fill(copy, step)
             self.barrier()
             sums.next = self.multiplied(sums.inner, const(0), step)
@@ -246,13 +270,14 @@ class Products(CarriedLoops):
 
     def sums_in_turns(self) -> list[Tile]:
         """Two blocks: while one is multiplied, the next one is on its way into the other."""
-        for copy in self.copies:
+        copies = (*self.copies, *self.scales)
+        for copy in copies:
             self.fill(copy, const(0))
         self.barrier()
         with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
-            fetched = [self.fetched(copy, step + 1) for copy in self.copies]
+            fetched = [self.fetched(copy, step + 1) for copy in copies]
             sums.next = self.multiplied(sums.inner, step % 2, step)
-            for copy, tiles in zip(self.copies, fetched, strict=True):
+            for copy, tiles in zip(copies, fetched, strict=True):
                 with self.carried_through(copy.walks, [tiles]) as held:
                     here = Env(_places(copy))
                     self.values.store_staged(copy.room, here, held.inner[0], (step + 1) % 2)
@@ -360,7 +385,17 @@ class Products(CarriedLoops):
     @property
     def steps_in_all(self) -> Expression:
         """The blocks of the sum."""
-        return self.values.canonical(ceil_div(extent_of(self.summed), self.tiling.deep))
+        return self.values.canonical(ceil_div(self.steps_of_dot, self.tiling.deep))
+
+    @property
+    def steps_of_dot(self) -> Expression:
+        """The steps of the sum: of pairs, of which blocks are whole, half as many as values."""
+        return extent_of(self.summed) // self.values_of_step
+
+    @property
+    def values_of_step(self) -> int:
+        """How many values of a factor the dot multiplies in a step."""
+        return 1 if self.tiling.dot is None else self.tiling.dot.values
 
     def axes(self) -> list[list[Symbol]]:
         """The axes that each of the sums has."""
@@ -374,7 +409,7 @@ class Products(CarriedLoops):
 
     def fetched(self, copy: _Copy, step: Expression) -> Tile:
         """What the lanes hold of the block of a step, until there is room for it."""
-        start = self.values.constant(0, copy.room.dtype)
+        start = self.values.literal(bytes(copy.room.dtype.size), copy.room.dtype)
         with self.carried_through(copy.walks, [start]) as held:
             held.next = [self.value(copy, step, Env(_places(copy)))]
         (result,) = held.results
@@ -406,16 +441,25 @@ class Products(CarriedLoops):
         assert term is not None
         return self.sides.fused.reads[term]
 
-    def point(self, copy: _Copy, step: Expression, here: Env) -> tuple[Env, Expression]:
-        """The point of an element of a factor's block, and whether it is before the sum's end."""
+    def point(
+        self, copy: _Copy, step: Expression, here: Env, number: int = 0
+    ) -> tuple[Env, Expression]:
+        """The point of an element of a factor's block, of pairs that of the value of a number in
+        it, and whether it is before the sum's end.
+        """
         k = step * self.tiling.deep + here.values[DEPTH]
         # Blocks that divide the sum are there as a whole, which one condition says for all of it.
-        extent, deep = self.values.canonical(extent_of(self.summed)), self.tiling.deep
+        extent, deep = self.values.canonical(self.steps_of_dot), self.tiling.deep
         divides = extent // deep * deep is extent
         inside = step < extent // deep if divides else k < extent
         inside = TRUE if self.values.holds(inside) else inside
         place = self.firsts[copy.side] + here.values[PLACE]
         guard = all_of([inside, self.unproved(place, self.lengths[copy.side])])
+        if self.values_of_step > 1:
+            # Halves of a block of scales make its pairs, as they lie in weights.
+            assert self.tiling.dot is not None
+            half = self.tiling.dot.block
+            k = k // half * (2 * half) + k % half + number * half
         bound = positions(self.lengths[copy.side], place) | positions(self.summed, k)
         return Env({**self.env.values, **bound}, guard), inside
 
@@ -423,11 +467,32 @@ class Products(CarriedLoops):
         """An element of a factor's block; 0 beyond the end of the sum."""
         env, inside = self.point(copy, step, here)
         term, dtype = copy.stage.term, copy.room.dtype
-        tile = self.values.evaluate(term, env) if term.dtype is dtype else self.narrow(term, env)
+        if self.has_scales:
+            env_of = [self.point(copy, step, here, n)[0] for n in range(self.values_of_step)]
+            tile = self.of_blocks(copy, env_of)
+        else:
+            is_kept = term.dtype is dtype
+            tile = self.values.evaluate(term, env) if is_kept else self.narrow(term, env)
         if inside is TRUE or _is_zero_outside(term, self.sides.fused):
             return tile
-        zero = self.values.constant(0, dtype)
+        zero = self.values.literal(bytes(dtype.size), dtype)
         return self.values.map("Select", (self.values.index(inside, bool_), tile, zero), dtype)
+
+    def of_blocks(self, copy: _Copy, at: Sequence[Env]) -> Tile:
+        """The code, or the codes side by side, or the scale of a factor that is in blocks."""
+        dot, values = self.tiling.dot, self.values
+        assert dot is not None
+        blocks = in_blocks(copy.factor, dot)
+        assert blocks is not None
+        codes, scales = blocks
+        if copy.is_scales:
+            return values.evaluate(scales, at[0])
+        parts = [values.evaluate(codes, env) for env in at]
+        if not dot.pairs:
+            return parts[0] if codes.dtype is dot.a else values.map("Cast", (parts[0],), dot.a)
+        low, high = (values.map("Bitcast", (part,), uint8) for part in parts)
+        high = values.map("Shl", (high, values.constant(4, uint8)), uint8)
+        return values.map("Or", (low, high), uint8)
 
     def narrow(self, factor: Term, env: Env) -> Tile:
         """What a dot multiplies of a factor, at a point: its value before it was cast."""
@@ -448,6 +513,7 @@ class Products(CarriedLoops):
         """The sums with the products of a block of shared memory added."""
         fused, dot = self.sides.fused, self.tiling.dot
         by_factor = {(copy.side, copy.factor): copy for copy in self.copies}
+        scales_of = {(copy.side, copy.factor): copy for copy in self.scales}
         steps, is_batch = self.steps(), dot is not None and dot.is_from_memory
         if is_batch and self.tensor is None:
             self.blocks.put(Begin(), self.blocks.depth)
@@ -460,15 +526,21 @@ class Products(CarriedLoops):
                     self.read(by_factor[side, term], turn, joint(steps))
                     for side, term in enumerate(pair)
                 )
+                scales = [
+                    self.read(scales_of[side, term], turn, joint(steps))
+                    for side, term in enumerate(pair if self.scales else ())
+                ]
                 if dot is not None and self.tensor is not None:
                     adds = const(0) < step * steps[0].stop + steps[0].axis
                     at = self.column(number)
-                    self.blocks.put(Accumulate(self.tensor, at, a, b, dot, adds), depth)
+                    self.blocks.put(
+                        Accumulate(self.tensor, at, a, b, dot, adds, tuple(scales)), depth
+                    )
                     continue
                 before = inside.inner[number]
                 after = self.tile(before.axes, reduction.dtype, depth)
                 row = dot or multiply_add(reduction.dtype)
-                self.blocks.put(Contract(after, before, a, b, row), depth)
+                self.blocks.put(Contract(after, before, a, b, row, tuple(scales)), depth)
                 inside.next.append(after)
         if is_batch:
             self.blocks.put(Commit(Batch.PRODUCTS), self.blocks.depth)

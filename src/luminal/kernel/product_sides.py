@@ -13,6 +13,7 @@ from luminal.base.dtypes import bool_
 from luminal.base.records import dataclass
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import LoopAxis, loop_axes
+from luminal.kernel.neighbours import shared_axes
 from luminal.shape.expression import Symbol
 
 
@@ -37,10 +38,19 @@ class Sides:
 
     @property
     def dot(self) -> Dot | None:
-        """The dot that lanes can compute all of the products by together."""
+        """The dot that lanes can compute all of the products by together: along the innermost axes
+        of the sum, if factors have scales.
+        """
         dots = {self.fused.dots.get(reduction) for reduction in self.fused.reductions}
         (dot,) = dots if len(dots) == 1 else (None,)
-        return dot if dot is not None and dot.is_matrix else None
+        if dot is None or not dot.is_matrix:
+            return None
+        members = [a for loop in self.summed for a in loop.members]
+        for reduction in self.fused.reductions if dot.scale is not None else ():
+            inner = shared_axes(reduction, dot)
+            if inner is None or {*members[-len(inner) :]} != {*inner}:
+                return None
+        return dot
 
     def short(self, factor: Term) -> Term:
         """A factor, or the 16-bit floats that it is widened from."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from luminal.algebra.terms import Term
 from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 from luminal.base.swizzles import SWIZZLES, swizzle_of
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.layout import ROW_MAJOR
-from luminal.kernel.neighbours import below_cast, multiplied
+from luminal.kernel.neighbours import below_cast, in_blocks, multiplied
 from luminal.kernel.product_sides import Sides
 from luminal.kernel.schedule import Stage, TileChoice
 from luminal.kernel.tile_ir import Space
 from luminal.memory.alignment import ACCESS
-from luminal.shape.expression import opaque
+from luminal.shape.expression import Expression, const, opaque
 
 DEPTH, PLACE = opaque("depth"), opaque("place")
 """The position along the sum in a block of it, and along the rows, or the columns, of a block."""
 ALIGNMENT = max(swizzle.alignment for swizzle in SWIZZLES.values())
+SQUARE = 128, 4
+"""Rows, or columns, by steps of scales that are brought to tensor memory at once."""
+SCALES_OF_COLUMN = 32 * 4
+"""Lanes by bytes of a column there: each quarter of the lanes has the same scales."""
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
 
 
@@ -81,6 +87,32 @@ class ProductTiling:
             return 0
         return self.rows // dot.m * self.columns * sums
 
+    def scale_columns(self, sides: Sides) -> int:
+        """The columns of tensor memory that hold scales: each of the rooms that they have in shared
+        memory stands there as well.
+        """
+        if self.dot is None or not self.dot.in_tensor:
+            return 0
+        return self.scale_bytes(sides) // SCALES_OF_COLUMN
+
+    def scale_bytes(self, sides: Sides) -> int:
+        """Shared memory that scales take."""
+        if self.dot is None or self.dot.scale is None:
+            return 0
+        return sum(prod(self.scale_words(side)) * self.buffers for side, _ in sides.kept)
+
+    def scale_words(self, side: int) -> tuple[int, int]:
+        """How many scales of a side a block of the sum has by rows, or columns, and by steps; by a
+        dot with sums in tensor memory as whole squares of 128 by 4.
+        """
+        dot = self.dot
+        assert dot is not None
+        across, deep = self.across(side), -(-self.deep // dot.block)
+        if dot.in_tensor:
+            rows, columns = SQUARE
+            across, deep = -(-across // rows) * rows, -(-deep // columns) * columns
+        return across, deep
+
     def is_along_sum(self, side: int) -> bool:
         """Do neighbours along the sum lie side by side in shared memory, by a dot? Elements of 16
         bits are turned on their way from there.
@@ -142,6 +174,12 @@ class ProductTiling:
         """
         if not self.ring or self.dot is None:
             return None
+        if self.dot.scale is not None:
+            blocks = in_blocks(factor, self.dot)
+            assert blocks is not None
+            codes, _ = blocks
+            is_kept = codes.dtype is self.dot.a and codes in sides.fused.reads
+            return codes if is_kept else None
         term = below_cast(factor, self.dot.a, sides.fused.reads)
         is_own = term is factor or (factor.op == "Cast" and term is factor.args[0])
         return term if is_own and term in sides.fused.reads else None
@@ -172,11 +210,31 @@ class ProductTiling:
         return -(-taken // ALIGNMENT) * ALIGNMENT if stage.swizzle else taken
 
 
+def scale_digits(tiling: ProductTiling, side: int) -> list[tuple[Expression, Expression]]:
+    """Where the scales of a side lie in shared memory, outermost digits first, each with its
+    extent: by rows, or columns; for tensor memory in squares, of which rows that are 32 apart lie
+    side by side.
+    """
+    dot = tiling.dot
+    assert dot is not None
+    across, deep = tiling.scale_words(side)
+    number = DEPTH // dot.block
+    if not dot.in_tensor:
+        return [(PLACE, const(across)), (number, const(deep))]
+    rows, columns = SQUARE
+    return [
+        (PLACE // rows, const(across // rows)), (number // columns, const(deep // columns)),
+        (PLACE % 32, const(32)), (PLACE % rows // 32, const(rows // 32)),
+        (number % columns, const(columns)),
+    ]  # fmt: skip
+
+
 def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:
     """Shared memory that a tiling takes, with that of what tells the end of products."""
     staged = sum(
         tiling.bytes_of(tiling.stage(sides, side, factor), side) for side, factor in sides.kept
     )
+    staged += tiling.scale_bytes(sides)
     return staged + ALIGNMENT * (tiling.dot is not None and tiling.dot.in_tensor)
 
 

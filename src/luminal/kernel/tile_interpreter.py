@@ -176,8 +176,21 @@ class _Interpreter:
         if not near:
             a, b = a[..., None], b[..., None]
         self.values[statement.out.id] = statement.dot.meaning(
-            self.aligned(statement.acc, axes), a, b
+            self.aligned(statement.acc, axes), a, b, self.scales(statement, axes + near)
         )
+
+    def scales(
+        self, statement: Contract | Accumulate, axes: tuple[Symbol, ...]
+    ) -> tuple[Array, Array] | None:
+        """The scales of both factors at each step, if they have some."""
+        if not statement.scales:
+            return None
+        dot = statement.dot
+        of_a, of_b = (
+            np.broadcast_to(scale, (*scale.shape[:-1], dot.k))
+            for scale in (self.aligned(tile, axes) for tile in statement.scales)
+        )
+        return of_a, of_b
 
     def accumulate(self, statement: Accumulate) -> None:
         factors = statement.a, statement.b
@@ -189,7 +202,8 @@ class _Interpreter:
         sums = (
             memory[offset] if statement.adds.evaluate(self.env) else np.zeros_like(memory[offset])
         )
-        memory[offset] = dot.meaning(sums, *(self.aligned(tile, (*axes, near)) for tile in factors))
+        a, b = (self.aligned(tile, (*axes, near)) for tile in factors)
+        memory[offset] = dot.meaning(sums, a, b, self.scales(statement, (*axes, near)))
 
     def retile(self, statement: Retile) -> None:
         value, out = statement.value, statement.out
@@ -274,7 +288,7 @@ class _Interpreter:
         out = statement.out
         offset, active = self.positions(statement, out.axes)
         memory = self.memory[statement.buffer]
-        zero = memory.dtype.type(0)
+        zero = np.zeros((), memory.dtype)[()]  # bytes of 0, whatever they stand for
         read = memory[offset] if memory.size else np.full(offset.shape, zero, memory.dtype)
         self.values[out.id] = np.asarray(np.where(active, read, zero), memory.dtype)
 

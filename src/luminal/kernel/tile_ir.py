@@ -182,7 +182,7 @@ class Contract:
     """`out = acc + a * b` as the row `dot` says, over the axes of out.
 
     Of a dot of several neighbours `a` and `b` have one axis more, which is bound to these; of one
-    that lanes compute together it is the part of the steps.
+    that lanes compute together it is the part of the steps. `scales`: of both factors, or none.
     """
 
     out: Tile
@@ -190,6 +190,7 @@ class Contract:
     a: Tile
     b: Tile
     dot: Dot
+    scales: tuple[Tile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +205,7 @@ class Accumulate:
     b: Tile
     dot: Dot
     adds: Expression
+    scales: tuple[Tile, ...] = ()
 
 
 # The scores of attention are results of one product and factors of the next: what a lane holds of

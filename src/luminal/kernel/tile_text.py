@@ -107,6 +107,10 @@ def _access(statement: Load | Store) -> str:
     return f"{statement.buffer}[{statement.offset}{bound}]{guard}"
 
 
+def _scaled(scales: tuple[Tile, ...]) -> str:
+    return f" scaled by {' and '.join(map(str, scales))}" if scales else ""
+
+
 def _line(statement: Statement) -> str:
     match statement:
         case Literal(out):
@@ -124,9 +128,10 @@ def _line(statement: Statement) -> str:
             )
         case Contract(out, acc, a, b, dot):
             by = f" by {dot}" if dot.k > 1 else ""
-            return f"{_typed(out)} = contract {acc} + {a} * {b}{by}"
+            return f"{_typed(out)} = contract {acc} + {a} * {b}{by}{_scaled(statement.scales)}"
         case Accumulate(buffer, offset, a, b, dot, adds):
-            return f"{buffer}[{offset}] = {a} * {b} by {dot}, added if {adds}"
+            scaled = _scaled(statement.scales)
+            return f"{buffer}[{offset}] = {a} * {b} by {dot}{scaled}, added if {adds}"
         case Retile(out, value, columns, first):
             names = ", ".join(axis.name for axis in columns)
             return f"{_typed(out)} = retile {value} over {names} from {first}"

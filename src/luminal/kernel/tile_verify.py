@@ -227,6 +227,7 @@ class _Verifier(Checks):
         parts = {self.parts[x].dot for tile in (acc, a, b) for x in tile.axes if x in self.parts}
         if (blocks, parts) != (({*"abc"}, {dot}) if dot.is_matrix else ({None}, set())):
             self.fail(f"the dot {dot} takes blocks of its own, as lanes hold them, and no others")
+        self.scales(statement, scope)
         if dot.in_tensor:
             self.fail(f"the sums of {dot} stand in tensor memory; accumulate them there")
         axes = {axis for tile in (acc, a, b) for axis in tile.axes}
@@ -245,9 +246,20 @@ class _Verifier(Checks):
         parts = {self.parts[x].dot for tile in (a, b) for x in tile.axes if x in self.parts}
         if (self.fragment(a), self.fragment(b), parts) != ("a", "b", {dot}):
             self.fail(f"the dot {dot} takes blocks of its own, as they lie in shared memory")
+        self.scales(statement, scope)
         self.known(statement.offset, scope.symbols)
         self.uniform(statement.adds, scope)
         self.stored.add(statement.buffer)
+
+    def scales(self, statement: Contract | Accumulate, scope: Scope) -> None:
+        """Checks that factors have scales where their dot takes them, one for a block of steps."""
+        dot, scales = statement.dot, [self.read(tile, scope) for tile in statement.scales]
+        wanted = [dot.scale, dot.scale] if dot.scale is not None else []
+        if [tile.dtype for tile in scales] != wanted:
+            self.fail(f"the dot {dot} takes scales of {dot.scale}, of both factors, or none")
+        for tile, factor in zip(scales, (statement.a, statement.b), strict=False):
+            if not {*tile.axes} <= {*factor.axes}:
+                self.fail(f"the scales {tile} have axes that {factor} has not")
 
     def retile(self, statement: Retile, scope: Scope) -> None:
         value, out = self.read(statement.value, scope), statement.out

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from luminal.base.dtypes import DType, bfloat16, float32, int8, int32, promote
+from luminal.base.dtypes import DType, bfloat16, float32, int32, promote
 from luminal.base.errors import DTypeError
 from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.tensor import Tensor
@@ -300,19 +300,19 @@ def compute_dtype_of(model: Decoder, wanted: Any = None) -> DType | None:
     """What a model rounds the factors of its products to (`Module.computing`): a dtype that is
     wanted, else bfloat16 where all its matrices are. None for float32, as which products are added
     up; float16's values are float32's, which is as fast and overflows later. Raises DTypeError for
-    int8 where no matrix is packed.
+    a dtype of a byte where no matrix is packed.
     """
     # Norms and biases are vectors, often in float32 beside 16-bit matrices, and say nothing of how
     # products are computed.
     matrices = [held for held in model.parameters() if len(held.shape) > 1]
     asked = None if wanted is None else factors_dtype(wanted)
-    if asked is int8:
+    if asked is not None and asked.size == 1:
         if not any(isinstance(held, Packed) for held in matrices):
             raise DTypeError(
-                "compute_dtype: int8 is for matrices that are packed, and none of the model's is; "
-                "open a quantised file with keep_quantized=True, or give bfloat16"
+                f"compute_dtype: {asked.name} is for matrices that are packed, and none of the "
+                "model's is; open a quantised file with keep_quantized=True, or give bfloat16"
             )
-        return int8
+        return asked
     narrow = bool(matrices) and all(held.dtype is bfloat16 for held in matrices)
     dtype = asked or (bfloat16 if narrow else float32)
     return None if dtype is float32 else dtype

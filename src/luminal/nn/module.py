@@ -9,7 +9,16 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.base.attribute_reads import watch
-from luminal.base.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int8
+from luminal.base.dtypes import (
+    DType,
+    bfloat16,
+    dtype_of,
+    float8_e4m3fn,
+    float16,
+    float32,
+    float64,
+    int8,
+)
 from luminal.base.errors import DTypeError, InputError, LoadError, LuminalError
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.graph import Recorder, parameter_names, recording_into
@@ -100,16 +109,18 @@ class Module:
         dtype. Products of such factors are exact and summed in x's dtype, on machines that
         multiply pairs of bfloat16 by these. For bytes, which want scales, see `product`.
         """
-        if self.compute_dtype is None or self.compute_dtype is int8:
+        if self.compute_dtype is None or self.compute_dtype.size == 1:
             return x
         return x.cast(self.compute_dtype).cast(x.dtype)
 
     def product(self, x: Tensor, parameter: Parameter) -> Tensor:
-        """`x @ parameter.mT` of factors that are `rounded`; where `compute_dtype` is int8 and the
-        Parameter is packed, of its codes and x's (see `luminal.frontend.matrices.packed`).
+        """`x @ parameter.mT` of factors that are `rounded`; where `compute_dtype` is one of a byte
+        and the Parameter is packed, of its codes and x's (see `luminal.frontend.matrices.packed`).
         """
-        if self.compute_dtype is int8 and isinstance(parameter, Packed) and is_tensor(x):
-            return parameter.product(x)
+        by_bytes = self.compute_dtype is not None and self.compute_dtype.size == 1
+        if by_bytes and isinstance(parameter, Packed) and is_tensor(x):
+            is_int = self.compute_dtype is int8
+            return parameter.product(x) if is_int else parameter.block_product(x)
         # Weights lie (out, in), as in PyTorch's files; the transpose is a view that the kernel
         # reads through.
         return self.rounded(x) @ self.rounded(self.read(parameter, x)).mT
@@ -224,8 +235,8 @@ class Module:
     # --- dtypes
 
     def computing(self: Self, dtype: Any) -> Self:
-        """Sets `compute_dtype` here and below, for graphs recorded from now on: a float, or int8,
-        which is for weights that are packed. Raises DTypeError for another one.
+        """Sets `compute_dtype` here and below, for graphs recorded from now on: a float, or int8 or
+        float8_e4m3fn, which are for weights that are packed. Raises DTypeError for another one.
         """
         factors = None if dtype is None else factors_dtype(dtype)
         for module in self.modules():
@@ -468,7 +479,7 @@ def _graph_of(arguments: Iterable[Any]) -> Recorder | None:
 
 def factors_dtype(dtype: Any) -> DType:
     """What products may be asked to multiply: a float, or int8. DTypeError for anything else."""
-    allowed = float32, bfloat16, float16, float64, int8
+    allowed = float32, bfloat16, float16, float64, int8, float8_e4m3fn
     try:
         factors = dtype_of(dtype)
     except DTypeError:

@@ -2,8 +2,9 @@
 
 float8_e4m3fn and float8_e5m2 have a scale for each row, for the tensor, or for each block of 128 x
 128 (DeepSeek-AI, arXiv 2412.19437, section 3.3); the greatest value becomes the greatest of the
-dtype. MXFP4 has a power of two for each 32 values (Open Compute Project, Microscaling Formats 1.0);
-NVFP4 a float8_e4m3fn for each 16, and a float32 for the tensor (NVIDIA, "Introducing NVFP4", 2025).
+dtype. MXFP8, of float8_e4m3fn, and MXFP4 have a power of two for each 32 values (Open Compute
+Project, Microscaling Formats 1.0); NVFP4 a float8_e4m3fn for each 16, and a float32 for the tensor
+(NVIDIA, "Introducing NVFP4", 2025).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.frontend.handle import Array
+from luminal.frontend.matrices.block_scaled import Blocks
 from luminal.frontend.matrices.float4 import doubled, halved_power
 from luminal.frontend.matrices.packed import Codes, Format, Packed
 from luminal.frontend.tensor import Tensor
@@ -26,6 +28,7 @@ Pack = Callable[[str, Array], Packed]
 SIDE = 128  # of a block that shares a scale
 GREATEST = 6.0  # of e2m1
 GREATEST_POWER = 2  # the exponent of that
+GREATEST_POWER_8 = 8  # that of 448, the greatest of float8_e4m3fn
 
 # --- 8 bits
 
@@ -90,13 +93,27 @@ def mxfp4(name: str, values: Array) -> Packed:
     """Blocks of 32: the scale is the power of two of the greatest value, 2**2 less, as the
     specification has it (6.3); what it leaves beyond 6 becomes 6.
     """
+    turned, scales = _by_powers(values, GREATEST_POWER)
+    return Packed(_MXFP4, values.shape, {"codes": _pairs(turned, 16), "scales": scales}, name)
+
+
+def mxfp8(name: str, values: Array) -> Packed:
+    """Blocks of 32, as those of `mxfp4`: what the scale leaves beyond 448 becomes that."""
+    turned, scales = _by_powers(values, GREATEST_POWER_8)
+    codes = dtypes.float8_e4m3fn.rounded(turned).reshape(values.shape)
+    return Packed(_MXFP8, values.shape, {"codes": codes, "scales": scales}, name)
+
+
+def _by_powers(values: Array, greatest_power: int) -> tuple[Array, Array]:
+    """Blocks of 32 as float64 over their scales, and the scales' codes of e8m0: the power of two of
+    the greatest value, 2**greatest_power less.
+    """
     blocks = values.reshape(len(values), -1, 32)
     greatest = np.abs(blocks).max(-1, keepdims=True)
-    exponents = np.clip(np.frexp(greatest)[1] - 1 - GREATEST_POWER, -127, 127)
+    exponents = np.clip(np.frexp(greatest)[1] - 1 - greatest_power, -127, 127)
     exponents = np.where(greatest == 0, -127, exponents)
-    pairs = _pairs(np.ldexp(blocks.astype(np.float64), -exponents), 16)
     scales = (exponents[..., 0] + 127).astype(np.uint8)
-    return Packed(_MXFP4, values.shape, {"codes": pairs, "scales": scales}, name)
+    return np.ldexp(blocks.astype(np.float64), -exponents), scales
 
 
 def _unpack_mxfp4(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
@@ -107,6 +124,27 @@ def _unpack_mxfp4(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
 def _mxfp4_codes(parts: Mapping[str, Tensor]) -> Codes:
     scale = halved_power(parts["scales"])
     return Codes(doubled(_bits(parts["codes"])), scale.unsqueeze(2).unsqueeze(3))
+
+
+def _unpack_mxfp8(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
+    scales = data["scales"].view(dtypes.float8_e8m0fnu.numpy).astype(np.float32)
+    codes = data["codes"].astype(np.float32).reshape(*scales.shape, 32)
+    return np.asarray(codes * scales[..., None]).reshape(shape)
+
+
+def _mxfp8_codes(parts: Mapping[str, Tensor]) -> Codes:
+    blocks = _mxfp8_blocks(parts)
+    return Codes(blocks.codes, blocks.scales.cast(dtypes.float32).unsqueeze(2))
+
+
+def _mxfp8_blocks(parts: Mapping[str, Tensor]) -> Blocks:
+    scales = parts["scales"].bitcast(dtypes.float8_e8m0fnu)
+    return Blocks(parts["codes"].reshape(*scales.extents, 32), scales)
+
+
+def _mxfp4_blocks(parts: Mapping[str, Tensor]) -> Blocks:
+    codes = _bits(parts["codes"]).bitcast(dtypes.float4_e2m1fn)
+    return Blocks(codes, parts["scales"].bitcast(dtypes.float8_e8m0fnu))
 
 
 def nvfp4(name: str, values: Array) -> Packed:
@@ -136,6 +174,11 @@ def _nvfp4_codes(parts: Mapping[str, Tensor]) -> Codes:
     return Codes(doubled(_bits(parts["codes"])), steps.unsqueeze(3).unsqueeze(4))
 
 
+def _nvfp4_blocks(parts: Mapping[str, Tensor]) -> Blocks:
+    codes = _bits(parts["codes"]).bitcast(dtypes.float4_e2m1fn)
+    return Blocks(codes, parts["scales"], parts["scale"][0, 0])
+
+
 def _bits(pairs: Tensor) -> Tensor:
     """Codes of four bits (..., 2, half), of bytes (..., half)."""
     shifts = (pairs.graph.arange(2) * 4).cast(dtypes.uint8).reshape(2, 1)
@@ -160,11 +203,13 @@ FLOAT8: Mapping[str, Format] = {
     for end, side in SIDES.items()
 }
 """Of codes and scales (blocks down, blocks across), by kind."""
-_MXFP4 = Format("mxfp4", _mxfp4_codes, _unpack_mxfp4)
-_NVFP4 = Format("nvfp4", _nvfp4_codes, _unpack_nvfp4)
+_MXFP8 = Format("mxfp8", _mxfp8_codes, _unpack_mxfp8, blocks=_mxfp8_blocks)
+_MXFP4 = Format("mxfp4", _mxfp4_codes, _unpack_mxfp4, blocks=_mxfp4_blocks)
+_NVFP4 = Format("nvfp4", _nvfp4_codes, _unpack_nvfp4, blocks=_nvfp4_blocks)
 PACKED: Mapping[str, tuple[int, Pack]] = {
     **dict(_float8_kinds(dtypes.float8_e4m3fn)),
     **dict(_float8_kinds(dtypes.float8_e5m2)),
+    "mxfp8": (32, mxfp8),
     "mxfp4": (32, mxfp4),
     "nvfp4": (32, nvfp4),
 }

@@ -28,7 +28,7 @@ from luminal.selection.kinds import is_contraction, is_product, step_operands, s
 from luminal.selection.limits import KERNEL_TERMS, TILE_ROWS
 from luminal.selection.merge import merges
 from luminal.selection.nested import nest
-from luminal.selection.packed import packed
+from luminal.selection.packed import block_factors, packed
 from luminal.selection.pairs import are_turned_by_lanes, pairs_side_by_side
 from luminal.selection.parts import scaled_whole
 from luminal.selection.pictures import pictures
@@ -143,7 +143,7 @@ class _Fast:
         self.order = term_order(root.term for root in lowered.roots)
         self.users = users_of(self.order)
         self.is_weight = partial(is_weight, arguments=weights)
-        self.packed = {*packed(self.order, weights)}
+        self.packed = {*packed(self.order, weights), *block_factors(self.order, costs.scaled)}
         self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
         self.kernels: dict[Term, Kernel] = {}
         self.choices: dict[Term, Choice] = {}
@@ -154,7 +154,7 @@ class _Fast:
             self.of_steps |= stored
             self.packed |= decoded
         self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept | self.of_steps
-        self.rounded = rounded_factors(self.order, self.packed, costs.decoded_rows)
+        self.rounded = rounded_factors(self.order, self.packed, costs.decoded_rows, costs.scaled)
         self.inlined = Inlining(self.order, self.rounded | self.of_steps, self.weights)
         self.forced |= cuts(self.order, self.forced)
         self.forced |= {
@@ -176,7 +176,8 @@ class _Fast:
         self.forced |= self.leaders.keys()
         self.repeated = repeated(self.order, self.forced | self.in_pass, costs)
         outside = [t for t in self.order if t not in self.in_pass]
-        self.forced |= rounded_factors(outside, self.packed, costs.decoded_rows) - self.in_pass
+        rounded = rounded_factors(outside, self.packed, costs.decoded_rows, costs.scaled)
+        self.forced |= rounded - self.in_pass
 
     def run(self, bodies: Mapping[int, Selection] | None) -> Selection:
         # One pass from the roots down, no search: the result is a pure function of the graph and

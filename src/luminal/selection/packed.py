@@ -9,12 +9,15 @@ and kept, since that is less work and no more memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Phase, Term, below
+from luminal.base.dots import Dot
 from luminal.hlir.ops import Value
+from luminal.kernel.neighbours import in_blocks
 from luminal.selection.bodies import is_weight
+from luminal.selection.kinds import is_contraction
 
 MOST_PARTS = 8  # arrays that one weight lies in: more are no packing
 
@@ -63,6 +66,17 @@ def _is_packed(term: Term, leaves: Collection[Term]) -> bool:
     return any(leaf.dtype.is_int or leaf.dtype.is_moved_only for leaf in leaves) and size < _bytes(
         term
     )
+
+
+def block_factors(order: Iterable[Term], dots: Sequence[Dot]) -> Iterator[Term]:
+    """Factors that dots with scales multiply as they lie: what is stored are codes and scales, of
+    values that a program rounds itself as well.
+    """
+    for term in order if dots else ():
+        if term.is_reduction and is_contraction(term):
+            for factor in term.args[0].args:
+                if any(in_blocks(factor, dot) for dot in dots):
+                    yield from (factor, *factor.args)
 
 
 def _bytes(term: Term) -> int:

@@ -8,7 +8,9 @@ from luminal.algebra.frames import upper
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term
 from luminal.base.costs import Costs
+from luminal.base.dots import Dot
 from luminal.base.dtypes import int8, uint8
+from luminal.kernel.neighbours import in_blocks
 from luminal.kernel.source import source_of
 from luminal.selection.kinds import is_contraction
 
@@ -41,17 +43,23 @@ def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
 # stores it rounded. Packed weights are the exception where matrices are multiplied: lanes copy
 # those anyhow, and decode them as they do.
 def rounded_factors(
-    order: Iterable[Term], packed: Set[Term] = frozenset(), decoded_rows: int = 0
+    order: Iterable[Term],
+    packed: Set[Term] = frozenset(),
+    decoded_rows: int = 0,
+    scaled: Sequence[Dot] = (),
 ) -> set[Term]:
     """What products read as a narrower float than they are summed in, or as bytes, again for every
     result that shares it: stored once, rounded, its bytes are half or a quarter and a dot can take
-    them as they lie. Not what is `packed`, for so many results that share it (`Costs`).
+    them as they lie. So are codes and scales where there are `scaled` dots. Not what is `packed`,
+    for so many results that share it (`Costs`).
     """
     rounded: set[Term] = set()
     for term in order:
         if not term.is_reduction or not is_contraction(term):
             continue
         for factor in term.args[0].args:
+            blocks = next(filter(None, (in_blocks(factor, dot) for dot in scaled)), ())
+            rounded.update(x for x in blocks if not x.is_leaf and x not in packed)
             source = source_of(factor, is_narrowing) if term.axes - factor.axes else None
             if source is None or source.casts != 1 or not is_narrowing(source.term):
                 continue

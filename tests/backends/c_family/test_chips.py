@@ -68,7 +68,7 @@ def test_products_of_each_row_have_the_makers_rate(name: str, dot: Dot, peak: fl
 
 def test_the_chips() -> None:
     expected = [
-        *(f"cuda:sm_{name}" for name in ("80", "86", "89", "90a", "100a", "120")),
+        *(f"cuda:sm_{name}" for name in ("80", "86", "89", "90a", "100a", "120a")),
         *(f"hip:gfx{name}" for name in ("90a", "942", "1100", "1201")),
         *(f"metal:apple{n}" for n in (7, 8, 9)),
     ]
@@ -153,7 +153,7 @@ def test_other_backends_take_numbers_only() -> None:
 
 @pytest.mark.parametrize(
     ("name", "like"),
-    [("sm_87", "sm_86"), ("sm_103a", "sm_100a"), ("sm_121", "sm_120"), ("sm_75", "sm_80")],
+    [("sm_87", "sm_86"), ("sm_103a", "sm_100a"), ("sm_121a", "sm_120a"), ("sm_75", "sm_80")],
 )
 def test_a_chip_without_a_row_is_like_an_older_one(name: str, like: str) -> None:
     chip = nearest(name, cuda_chips.CHIPS, cuda_chips.capability)

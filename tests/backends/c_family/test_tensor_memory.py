@@ -208,7 +208,7 @@ def test_machine_code_multiplies_in_tensor_memory(name: str) -> None:
 
 @pytest.mark.parametrize("chip", mostly_long(["sm_90a", "sm_120a", "sm_120", "sm_80"], 1))
 def test_other_chips_refuse_them(chip: str) -> None:
-    """RTX Blackwell (sm_120) has no tensor memory either."""
+    """RTX Blackwell (sm_120a) has no tensor memory either."""
     skip_without("cuda")
     with pytest.raises(CompileError, match="tcgen05"):
         nvrtc.compile(MACHINE["tf32"][0].text, chip)
@@ -240,9 +240,7 @@ FORMATS = {
 @pytest.mark.long
 @pytest.mark.parametrize("instruction", FORMATS)
 def test_factors_with_scales_are_for_lanes_of_sm_120a_alone(instruction: str) -> None:
-    """What RTX Blackwell has instead of tensor memory, under a name that `chips.py` does not give;
-    B200's are tcgen05's alone.
-    """
+    """What RTX Blackwell has instead of tensor memory; B200's are tcgen05's alone."""
     skip_without("cuda")
     text = SCALED.format(**FORMATS[instruction])
     for chip in ("sm_90a", "sm_100a", "sm_120"):

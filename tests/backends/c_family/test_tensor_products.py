@@ -170,7 +170,7 @@ def test_machine_code_multiplies_in_tensor_memory(name: str) -> None:
     assert not any(key.startswith(("HMMA", "IMMA", "QMMA", "FFMA")) for key in counts)
 
 
-ELSEWHERE = {"sm_89": "mma.e4m3", "sm_90a": "wgmma.e4m3", "sm_120": "mma.e4m3"}
+ELSEWHERE = {"sm_89": "mma.e4m3", "sm_90a": "wgmma.e4m3", "sm_120a": "mma.e4m3"}
 
 
 @pytest.mark.parametrize("chip", long_but(ELSEWHERE, ("sm_89",)))

@@ -13,12 +13,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from luminal.backends.cuda import presence
-from luminal.base.dots import MMA, MMA_FLOAT8, TCGEN05, UINT8_BY_INT8, WGMMA
+from luminal.base.dots import MMA, MMA_FLOAT8, MMA_SCALED, TCGEN05, UINT8_BY_INT8, WGMMA
 from luminal.schedule.groups.chip import Chip, Pipes, nearest
 
 K, M = 1 << 10, 1 << 20
 DOTS = *MMA, UINT8_BY_INT8
 DOTS_89 = *MMA_FLOAT8, *DOTS
+DOTS_120 = *MMA_SCALED, *DOTS_89
 REGISTERS, GROUP, ROW = 64 * K, 1024, 32  # of a unit, of a group, and that step together: always
 
 # fmt: off
@@ -45,9 +46,9 @@ CHIPS = (
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
                matrix=1270, left=4096, matrix_f64=64), dots=DOTS_89, is_chained=True, left=TCGEN05),
     # GeForce RTX 5090: NVIDIA RTX Blackwell GPU Architecture; all its pipes compute integers.
-    Chip("sm_120", 170, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 96 * M, 1.792e12, 2.407e9,
+    Chip("sm_120a", 170, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 96 * M, 1.792e12, 2.407e9,
          Pipes(issue=128, f32=128, f64=2, i32=128, special=16, exchange=32, shared=32,
-               matrix=256, matrix_f64=2), dots=DOTS_89, is_chained=True),
+               matrix=256, matrix_f64=2), dots=DOTS_120, is_chained=True),
 )
 # fmt: on
 CHAINED = 90  # capability from which kernels wait for earlier launches by themselves
@@ -55,8 +56,8 @@ OLDEST = 80  # of those with these instructions for matrices
 
 
 def architecture(capability: int) -> str:
-    """The name that NVRTC knows a chip by, below 12.0 with all that this chip alone can do."""
-    return f"sm_{capability}{'a' if 90 <= capability < 120 else ''}"
+    """The name that NVRTC knows a chip by, from 9.0 on with all that this chip alone can do."""
+    return f"sm_{capability}{'a' if capability >= 90 else ''}"
 
 
 def capability(name: str) -> int:

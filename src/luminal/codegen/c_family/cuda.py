@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from luminal.base.dots import MMA, MMA_FLOAT8, UINT8_BY_INT8, Dot
+from luminal.base.dots import MMA, MMA_FLOAT8, MMA_SCALED, UINT8_BY_INT8, Dot
 from luminal.base.dtypes import DType, float32, int32, uint16, uint32
 from luminal.base.swizzles import Swizzle
 from luminal.codegen.c_family import matrices, phases, tensor_memory, warpgroups
@@ -179,6 +179,8 @@ class CudaCpp(Dialect):
         return f"__launch_bounds__({lanes}, 1)"
 
     def multiply(self, dot: Dot) -> str:
+        if dot in MMA_SCALED:
+            return matrices.mma_scaled(dot)
         return matrices.mma_sync(dot) if dot in (*MMA, *MMA_FLOAT8) else super().multiply(dot)
 
     def products(

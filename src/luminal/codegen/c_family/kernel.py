@@ -465,7 +465,7 @@ class Walk:
     def _multiply(self, statement: Multiply) -> None:
         for out, acc in zip(statement.outs, statement.acc, strict=True):
             self._define(out, self._operand(acc), constant="")
-        held = [*statement.outs, *statement.a, *statement.b]
+        held = [*statement.outs, *statement.a, *statement.b, *statement.scales]
         self._put(f"{name_of(statement.dot)}({', '.join(map(self._operand, held))});")
 
     def _multiply_left(self, statement: MultiplyLeft) -> None:

@@ -67,6 +67,29 @@ def mma_sync(dot: Dot) -> str:
     )
 
 
+BLOCK_SCALED = {
+    "mma.mxf8": "k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0",
+    "mma.nvf4": "k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
+}
+"""What the assembler calls rows of factors with scales."""
+
+
+def mma_scaled(dot: Dot) -> str:
+    """NVIDIA's of factors with scales, for sm_120a alone; a word of scales of each comes last."""
+    c, a, b, parameters = parameters_of(dot)
+    places = iter(range(len(c) + len(a) + len(b) + 2))
+    blocks = ["{" + ", ".join(f"%{next(places)}" for _ in block) + "}" for block in (c, a, b)]
+    outs = ", ".join(f'"+f"({name})' for name in c)
+    words = ", ".join(f'"r"({name})' for name in (*a, *b, "of_a", "of_b"))
+    scales = ", ".join(f"%{next(places)}, {{0, 0}}" for _ in "ab")
+    shape = f"m{dot.m}n{dot.n}{BLOCK_SCALED[dot.name]}"
+    factors = f"{blocks[0]}, {blocks[1]}, {blocks[2]}, {blocks[0]}, {scales}"
+    return (
+        f"__device__ inline void {name_of(dot)}({parameters}, unsigned of_a, unsigned of_b) "
+        f'{{ asm volatile("mma.sync.aligned.{shape} {factors};" : {outs} : {words}); }}'
+    )
+
+
 def constrained(dtype: DType, names: Sequence[str]) -> list[str]:
     """Words as operands of assembly: f32 goes by its bits."""
     if dtype is float64:

@@ -17,7 +17,7 @@ from luminal.memory.row_order import Interleaved
 from luminal.memory.state import Parameter
 
 if TYPE_CHECKING:
-    from luminal.frontend.graph import Recorder
+    from luminal.frontend.matrices.block_scaled import Blocks
     from luminal.frontend.tensor import Tensor
 
 
@@ -33,13 +33,15 @@ class Format:
     """How weights are packed: what makes float32 values of a shape of arrays by name, its data.
 
     `codes` records it, of Weights that hold what `parts` gives for the data (the same memory);
-    `unpack` gives the same as an array, bit for bit. Functions of modules: weights are pickled.
+    `unpack` gives the same as an array, bit for bit. `blocks` records it as what chips multiply
+    that know blocks with scales, if it is that. Functions of modules: weights are pickled.
     """
 
     kind: str
     codes: Callable[[Mapping[str, Tensor]], Codes]
     unpack: Callable[[Arrays, tuple[int, ...]], Array]
     parts: Callable[[Arrays], Arrays] = _as_they_are
+    blocks: Callable[[Mapping[str, Tensor]], Blocks] | None = None
 
 
 def _as_unrounded(g: Tensor, y: Tensor, weight: Packed, x: Tensor) -> Tensor:
@@ -120,13 +122,6 @@ class Packed(Parameter):
         for part, array in self.format.parts(data).items():
             self.parts[part].lies(array, self._order)
 
-    def codes(self, graph: Recorder, name: str) -> Codes:
-        """What it is made of in a graph, where its parts are Weights called `name` and what they
-        are.
-        """
-        parts = {part: graph.weight_of(held, f"{name}.{part}") for part, held in self.parts.items()}
-        return self.format.codes(parts)
-
     @differentiated(_as_unrounded)
     def product(self, x: Tensor) -> Tensor:
         """`x @ value.mT` by bytes, to which x is rounded; of decoded values where rows are no whole
@@ -136,6 +131,16 @@ class Packed(Parameter):
         if codes.has_products:
             return codes.product(x).cast(dtypes.promote(x.dtype, self.dtype))
         return x @ x.graph.packed(self).mT
+
+    @differentiated(_as_unrounded)
+    def block_product(self, x: Tensor) -> Tensor:
+        """`x @ value.mT` by the blocks of its format, to which x is rounded; of decoded values if
+        it has none.
+        """
+        if self.format.blocks is None:
+            return x @ x.graph.packed(self).mT
+        blocks = self.format.blocks(x.graph.parts_of(self))
+        return blocks.product(x).cast(dtypes.promote(x.dtype, self.dtype))
 
     @property
     def has_value(self) -> bool:

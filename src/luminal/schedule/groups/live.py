@@ -131,7 +131,7 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
         case Fetch(address=address) | LoadMatrix(address=address) | LoadSums(address=address):
             return (address,)
         case Multiply(acc=acc, a=a, b=b):
-            return *acc, *a, *b
+            return *acc, *a, *b, *statement.scales
         case MultiplyLeft(acc=acc):
             return *acc, *statement.held, *(factor.address for factor in statement.left)
         case Accumulate(address=address, adds=adds):

@@ -86,7 +86,7 @@ class MatrixChoices:
     def clusters(self, shape: Shape, tiling: ProductTiling) -> list[int]:
         """How many groups may bring boxes of the second factor together, the best first."""
         most, (rows, columns, tile) = self.groups.cluster, shape
-        if most == 1 or self.extents[1] <= rows:
+        if most == 1 or self.extents[1] <= rows or self.dots[0].scale is not None:
             return [1]
         shared = replace(tiling, ring=True, boxes=True, cluster=most)
         if not all(cut(self.sides, shared, 1, term) for side, term in self.sides.kept if side):
@@ -145,7 +145,7 @@ class MatrixChoices:
 
     def fits(self, tiling: ProductTiling) -> bool:
         """Is there room for it in shared memory, and for its sums in tensor memory?"""
-        columns = tiling.tensor_columns(len(self.sides.factors))
+        columns = tiling.tensor_columns(len(self.sides.factors)) + tiling.scale_columns(self.sides)
         is_beside = shared_bytes(self.sides, tiling) <= self.groups.shared_bytes
         return is_beside and columns <= TENSOR_COLUMNS
 
@@ -183,7 +183,9 @@ class MatrixChoices:
             tile = dot.m * down, dot.n * across
             if self.results(tile) > RESULTS:
                 continue
-            for teams in sorted({max(1, usual // 2), usual, 2 * usual}):
+            # Scales are brought to tensor memory by the lane that multiplies.
+            alone = dot.in_tensor and dot.scale is not None
+            for teams in [1] if alone else sorted({max(1, usual // 2), usual, 2 * usual}):
                 for beside in powers_to(teams):
                     shape = tile[0] * (teams // beside), tile[1] * beside, tile
                     small = shape[0] < 2 * max(most_rows, dot.m)

@@ -53,6 +53,8 @@ def turns_of(dot: Dot) -> float:
     of 16 bits, wider factors take as many as they have more bits.
     """
     turns = dot.a.size / 2 if pipe_of(dot) in (MATRIX, LEFT) else 1.0
+    if dot.scale is not None and not dot.in_tensor:
+        turns /= 2  # GeForce chips add other products up in f32 at half the rate
     # Of tensor memory's lanes a block of fewer rows has the first in each part of a unit.
     return turns * (TENSOR_ROWS / dot.m if dot.in_tensor else 1)
 

@@ -102,7 +102,7 @@ class ProductChoices:
         if dot is None:
             return None
         families: dict[str, tuple[Dot, ...]] = {}
-        for row in (*(row for row in self.groups.left if row.replaces(dot)), dot):
+        for row in dict.fromkeys((*(row for row in self.groups.left if row.replaces(dot)), dot)):
             families[row.family] = *families.get(row.family, ()), row
         ways = [ways for rows in families.values() if (ways := self.by_matrices(rows)).named]
         named = {ways.dots[0].family: ways for ways in sorted(ways, key=lambda ways: ways.cycles)}
@@ -113,8 +113,10 @@ class ProductChoices:
 
     def by_matrices(self, dots: tuple[Dot, ...]) -> MatrixChoices:
         """The choices of products by one of these dots."""
+        batch, rows, columns, values = self.extents
+        extents = batch, rows, columns, values // dots[0].values
         return MatrixChoices(
-            self.sides, dots, self.target.cores, self.groups, self.extents, self.deep_first
+            self.sides, dots, self.target.cores, self.groups, extents, self.deep_first
         )
 
     def refusal(self, name: str) -> str:

@@ -481,7 +481,7 @@ class _Count:
 
     def multiply(self, statement: Multiply, times: float) -> None:
         dot = statement.dot
-        self.use(times, *statement.acc, *statement.a, *statement.b)
+        self.use(times, *statement.acc, *statement.a, *statement.b, *statement.scales)
         self.issue(I32, times)
         share = turns_of(dot) / dot.together
         self.issue(pipe_of(dot), times * dot.m * dot.n * dot.k * share)

@@ -49,6 +49,7 @@ def of(target: VectorTarget) -> Costs:
         streams=STREAMS,
         products=STREAMS if target.registers >= MANY_REGISTERS else 1,
         decoded_rows=0,
+        scaled=(),
         expansion=8,
         weights=WEIGHTS,
         shares=SHARES,
