@@ -148,11 +148,13 @@ class Costs:
 @dataclass(frozen=True, slots=True)
 class Link:
     """What neighbours along one mesh axis are joined by: seconds before the first byte arrives,
-    bytes a second from then on.
+    bytes a second from then on. `apart`: those between two ranks that nobody helps, where several
+    wires carry what goes around by all; None: as many.
     """
 
     latency: float
     bandwidth: float
+    apart: float | None = None
 
     def seconds(self, size: float) -> float:
         """The seconds in which a rank sends so many bytes."""

@@ -69,7 +69,7 @@ def priced(
                 raise ShapeError(f"no layer has a name whose {_CUT[axis]}")
         specs = {owner: spec_of_held(owner) for owner in owners(graph)}
         states = {owner: spec for owner, spec in specs.items() if spec is not None}
-        return price(distribute(graph, mesh, inputs, states, _Shapes(), "engine"), machine, links)
+        return price(distribute(graph, mesh, inputs, states, Shapes(), "engine"), machine, links)
     finally:
         restore(before)
 
@@ -130,17 +130,19 @@ def choices(
     return sorted(out, key=lambda choice: rank_of(choice.price, machine))
 
 
-def rank_of(cost: Price, machine: Machine) -> tuple[bool, float]:
-    """What plans are ordered by: those that fit by their time, the others by their memory."""
+def rank_of(cost: Price, machine: Machine) -> tuple[bool, float, float]:
+    """What plans are ordered by: those that fit by their time, the others by their memory; of equal
+    ones that which holds less.
+    """
     is_over = cost.peak > machine.memory
-    return is_over, cost.peak if is_over else cost.seconds
+    return is_over, cost.peak if is_over else cost.seconds, cost.held
 
 
 def _any_cut(named: Named, axis: str) -> bool:
     return any(axis in names for _, parameter in named for names in parameter.spec or ())
 
 
-class _Shapes:
+class Shapes:
     """What stands for parts whose shapes alone are asked for: nothing is in memory."""
 
     def __init__(self) -> None:

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 
 from luminal.base.costs import Link
 from luminal.base.records import dataclass
 from luminal.distribute.distribute import Distributed
 from luminal.distribute.edges import edge_of
 from luminal.hlir.attributes import CollectiveAttrs, LoopAttrs, StateAttrs, WeightAttrs
-from luminal.hlir.graph import Graph, topological
+from luminal.hlir.graph import Graph, Output, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.sharding import sent
 from luminal.shape.expression import Expression, const, product_of
+
+WIDEST = 16
+"""The bytes of the widest number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ def collective_seconds(kind: str, size: float, ranks: int, link: Link) -> float:
     if ranks == 1:
         return 0.0
     rounds, latency = math.ceil(math.log2(ranks)), link.latency
-    transfer = size / link.bandwidth
+    is_ring = kind in ("all_gather", "reduce_scatter", "all_reduce")
+    transfer = size / (link.bandwidth if is_ring else link.apart or link.bandwidth)
     share = (ranks - 1) / ranks
     if kind == "all_gather":
         return min(rounds, ranks - 1) * latency + (ranks - 1) * transfer
@@ -89,59 +93,126 @@ def collective_seconds(kind: str, size: float, ranks: int, link: Link) -> float:
 
 def price(out: Distributed, machine: Machine, links: Mapping[str, Link]) -> Price:
     """The predicted step of a rank's graph, whose extents are numbers."""
-    schedule = _Schedule(machine, links)
-    seconds = schedule.run(out.graph)
-    held = sum(size_of(value) for value in _held(out.graph))
-    return Price(
-        seconds, schedule.kernels, schedule.collectives, schedule.sent, held, held + schedule.peak
-    )
+    schedule = _Schedule(out.graph, machine, links)
+    schedule.run(out.graph.nodes())
+    return schedule.price(sum(size_of(value) for value in _held(out.graph)))
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """A part of a model, forward and `back`; `saved`: the bytes that lie there in between, and are
+    part of the peaks of both.
+    """
+
+    forward: Price
+    back: Price
+    saved: float
+
+
+def passes(
+    out: Distributed, machine: Machine, links: Mapping[str, Link], first: Set[str], gradient: str,
+    widest: int = WIDEST,
+) -> Passes:  # fmt: skip
+    """The predicted passes of a part of a model: of a rank's graph with outputs that are there
+    when its forward pass ends (`first`), and gradients of Parameters, whose names begin so.
+
+    Gradients are added up elsewhere, over microbatches, and over ranks once a step: neither their
+    bytes nor the collectives that add them are counted here. `widest`: the most bytes that a
+    number takes where it lies and where it is sent.
+    """
+    values = {sink.name: sink.value for sink in out.graph.sinks if isinstance(sink, Output)}
+    ahead = topological([values[name] for name in first])
+    ends = [value for name, value in values.items() if name.startswith(gradient)]
+    schedule = _Schedule(out.graph, machine, links, ends, widest)
+    schedule.run(ahead)
+    forward = schedule.price()
+    saved = schedule.turn([values[name] for name in first])
+    before = set(ahead)
+    schedule.run([node for node in out.graph.nodes() if node not in before])
+    return Passes(forward, schedule.price(), saved)
 
 
 class _Schedule:
     """Kernels and collectives side by side, each as early as it can be."""
 
-    def __init__(self, machine: Machine, links: Mapping[str, Link]) -> None:
-        self._machine, self._links = machine, links
-        self.kernels = self.collectives = self.sent = self.peak = 0.0
-        self._busy = self._sending = 0.0
+    def __init__(
+        self, graph: Graph, machine: Machine, links: Mapping[str, Link],
+        elsewhere: Sequence[Value] = (), widest: int = WIDEST,
+    ) -> None:  # fmt: skip
+        self._machine, self._links, self._widest = machine, links, widest
+        ends = {edge_of(sink.value).value for sink in graph.sinks}
+        kernels = {n for n in graph.nodes() if _is_kernel(n)} | {v.node for v in ends}
+        self._reads = {node: sources(node) for node in kernels}
+        self._left = Counter(value for read in self._reads.values() for value in read)
+        added = {value for end in elsewhere for value in _behind(end)}
+        self._left.update(ends - added)
+        self._unsent = {v.node for v in added if isinstance(v.node.attrs, CollectiveAttrs)}
+        self._elsewhere = added | {v for node in self._unsent for v in self._reads[node]}
+        self._ready: dict[Node, float] = {}
+        self._live: set[Value] = set()
+        self._start()
 
-    def run(self, graph: Graph) -> float:
-        """The seconds of a graph."""
-        nodes = graph.nodes()
-        left = Counter(edge_of(arg).value for node in nodes for arg in node.args)
-        ready: dict[Node, float] = {}
-        held = 0.0
+    def _start(self) -> None:
+        self._kernels = self._collectives = self._sent = self._busy = self._sending = 0.0
+        self._ready = dict.fromkeys(self._ready, 0.0)
+        self._held = self._peak = sum(map(self._size, self._live))
+
+    def turn(self, away: Sequence[Value]) -> float:
+        """Begins to count anew, without what goes `away`; the bytes that lie there."""
+        for end in away:
+            self._read(edge_of(end).value)
+        self._start()
+        return self._held
+
+    def price(self, held: float = 0.0) -> Price:
+        """What was run since the beginning, beside what is `held` for good."""
+        seconds = max(self._ready.values(), default=0.0)
+        return Price(seconds, self._kernels, self._collectives, self._sent, held, held + self._peak)
+
+    def run(self, nodes: Sequence[Node]) -> None:
+        """Adds what these nodes take."""
         for node in nodes:
             operands = [edge_of(arg).value for arg in node.args]
-            start = max((ready[value.node] for value in operands), default=0.0)
-            ready[node] = self._placed(node, start)
-            if stays(node):
-                held += sum(size_of(Value(node, k)) for k in range(len(node.types)))
-                self.peak = max(self.peak, held)
-            for value in operands:
-                left[value] -= 1
-                if not left[value] and stays(value.node):
-                    held -= size_of(value)
-        return max(ready.values(), default=0.0)
+            start = max((self._ready[value.node] for value in operands), default=0.0)
+            self._ready[node] = self._placed(node, start)
+            if stays(node) or node.op.name == "Input":
+                results = {Value(node, k) for k in range(len(node.types))}
+                self._live |= {v for v in results if self._left[v]} - self._elsewhere
+                self._held += sum(map(self._size, results & self._live))
+                self._peak = max(self._peak, self._held)
+            for value in self._reads.get(node, ()):
+                self._read(value)
+
+    def _size(self, value: Value) -> float:
+        return size_of(value, self._widest)
+
+    def _read(self, value: Value) -> None:
+        """A value is read once more, and is gone where that was the last time."""
+        self._left[value] -= 1
+        if not self._left[value] and value in self._live:
+            self._live.remove(value)
+            self._held -= self._size(value)
 
     def _placed(self, node: Node, start: float) -> float:
         """When a node is done that can begin at `start`."""
+        if node in self._unsent:
+            return start
         if isinstance(node.attrs, CollectiveAttrs):
-            size = size_of(edge_of(node.args[0]).value)
+            size = self._size(edge_of(node.args[0]).value)
             link = self._links[node.attrs.axis]
             seconds = collective_seconds(node.attrs.kind, size, node.attrs.ranks, link)
-            self.collectives += seconds
-            self.sent += _number(sent(node.attrs.kind, const(round(size)), node.attrs.ranks))
+            self._collectives += seconds
+            self._sent += _number(sent(node.attrs.kind, const(round(size)), node.attrs.ranks))
             self._sending = max(self._sending, start) + seconds
             return self._sending
-        seconds = node_seconds(node, self._machine)
-        self.kernels += seconds
+        seconds = node_seconds(node, self._machine, self._widest)
+        self._kernels += seconds
         if seconds:
             self._busy = start = max(self._busy, start) + seconds
         return start
 
 
-def node_seconds(node: Node, machine: Machine) -> float:
+def node_seconds(node: Node, machine: Machine, widest: int = WIDEST) -> float:
     """The predicted seconds of an operation; 0 for what is computed where it is read."""
     if isinstance(node.attrs, LoopAttrs):
         body = topological(node.attrs.body.results)
@@ -149,17 +220,31 @@ def node_seconds(node: Node, machine: Machine) -> float:
         return once * _number(node.attrs.trips)
     if not _is_kernel(node):
         return 0.0
-    moved = sum(size_of(value) for value in sources(node))
+    moved = sum(size_of(value, widest) for value in sources(node) if _lies(value.node))
     if stays(node):
-        moved += sum(size_of(Value(node, k)) for k in range(len(node.types)))
+        moved += sum(size_of(Value(node, k), widest) for k in range(len(node.types)))
     return max(moved / machine.bandwidth, flops(node) / machine.flops)
+
+
+def _behind(value: Value) -> set[Value]:
+    """The stored values that a value is, or is computed of where it is read."""
+    value = edge_of(value).value
+    return {value} if _is_kernel(value.node) or not value.node.args else sources(value.node)
 
 
 def _is_kernel(node: Node) -> bool:
     """Has it a kernel of its own? What is element by element is computed where it is read."""
-    return node.op.group in ("reduce", "ordered", "memory") or node.op.name in (
-        "Loop", "Custom", "Collective",
-    )  # fmt: skip
+    if node.op.name in ("Loop", "Custom", "Collective"):
+        return True
+    return node.op.group in ("reduce", "ordered", "memory") and not _is_of_one(node)
+
+
+def _is_of_one(node: Node) -> bool:
+    """Is it a reduction along dimensions of one position, as ranks have them of what is cut?"""
+    if node.op.group != "reduce":
+        return False
+    before, after = (product_of(shape) for shape in (node.args[0].shape, node.types[0].shape))
+    return before == after
 
 
 _SCORES = 4
@@ -175,6 +260,11 @@ def stays(node: Node) -> bool:
     return size_of(node.value) <= _SCORES * sum(size_of(value) for value in sources(node))
 
 
+def _lies(node: Node) -> bool:
+    """Is the value in memory? Scores of attention are not: what reads them makes them."""
+    return not _is_kernel(node) or stays(node)
+
+
 def sources(node: Node) -> set[Value]:
     """The stored values that a node reads, through what is computed on the way."""
     stored: set[Value] = set()
@@ -185,7 +275,9 @@ def sources(node: Node) -> set[Value]:
         if value in seen:
             continue
         seen.add(value)
-        if value.node.op.is_pointwise and len(stored) < 16:
+        if value.node.op.name == "After":  # its token is not read
+            waiting.append(edge_of(value.node.args[0]).value)
+        elif (value.node.op.is_pointwise or _is_of_one(value.node)) and len(stored) < 16:
             waiting += [edge_of(arg).value for arg in value.node.args]
         elif value.node.op.name not in ("Iota", "Constant"):
             stored.add(value)
@@ -208,9 +300,9 @@ def _held(graph: Graph) -> list[Value]:
     ]
 
 
-def size_of(value: Value) -> float:
-    """The bytes of a value, at the largest that its dims may be."""
-    return _number(product_of(value.shape)) * value.dtype.size
+def size_of(value: Value, widest: int = WIDEST) -> float:
+    """The bytes of a value, at the largest that its dims may be; a number has `widest` at most."""
+    return _number(product_of(value.shape)) * min(value.dtype.size, widest)
 
 
 def _number(extent: Expression) -> float:

@@ -208,12 +208,12 @@ def _ends(stages: int, seconds: Array, layers: Array, crossing: Array, link: Lin
         return one
 
     costs = [cost(end) for end in range(count + 1)]
-    slowest, _ = _dealt(stages, costs, np.maximum)
+    slowest, _ = dealt(stages, costs, np.maximum)
     allowed = [np.where(one <= SLACK * slowest, crossing[: len(one)], np.inf) for one in costs]
-    return _dealt(stages, allowed, np.add)[1]
+    return dealt(stages, allowed, np.add)[1]
 
 
-def _dealt(stages: int, costs: Sequence[Array], joined: np.ufunc) -> tuple[float, list[int]]:
+def dealt(stages: int, costs: Sequence[Array], joined: np.ufunc) -> tuple[float, list[int]]:
     """The least that stages cost together, and where all but the first begin."""
     count = len(costs) - 1
     best = np.full(count + 1, np.inf)
