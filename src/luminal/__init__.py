@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         reduce_scatter,
         spmd,
     )
+    from luminal.training.amp import autocast
 
 GraphTensor = Tensor
 newaxis = None
@@ -158,6 +159,7 @@ __all__ = [
     "custom_vjp",
     "stop_gradient",
     "checkpoint",
+    "autocast",
     # what means nothing here
     "no_grad",
     "inference_mode",
@@ -272,6 +274,7 @@ _LATE = {
     "all_reduce": "luminal.session.spmd:all_reduce",
     "all_to_all": "luminal.session.spmd:all_to_all",
     "array_api": "luminal.array_api",
+    "autocast": "luminal.training.amp:autocast",
     "bitwise_invert": "luminal.array_api:bitwise_invert",
     "cumulative_prod": "luminal.array_api:cumulative_prod",
     "cumulative_sum": "luminal.array_api:cumulative_sum",

@@ -13,7 +13,9 @@ import luminal as lm
 from luminal import nn, optim
 from luminal.base.errors import GraphError, InputError, ShapeError
 from luminal.session.eager import SWEPT
+from luminal.training import GradScaler
 from tests.close import close
+from tests.long_share import mostly_long
 
 torch = pytest.importorskip("torch")
 
@@ -233,6 +235,27 @@ def test_a_long_loop_that_only_reads_forgets_its_inputs() -> None:
     close(layer(kept).numpy(), first.numpy())
 
 
+def test_statistics_of_a_forward_without_a_step_are_in_the_state_dict() -> None:
+    expected = list[Any]()
+    for t in (Names(ours=False), Names(ours=True)):
+        model = t.nn.Sequential(t.nn.BatchNorm1d(6), t.nn.BatchNorm1d(6, momentum=0.5))
+        opt = t.optim.SGD(model.parameters(), lr=0.1)
+        seen = list[Any]()
+        for k in range(4):
+            loss = model(t.tensor(X * (k + 1))).square().mean()
+            seen += [np.asarray(value).copy() for value in model.state_dict().values()]
+            if k == 2:
+                loss.backward()
+                opt.step()
+                seen += [np.asarray(value).copy() for value in model.state_dict().values()]
+        for found, wanted in zip(seen, expected, strict=bool(expected)):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)  # sums of eight rows
+        expected = seen
+    model = nn.Sequential(nn.BatchNorm1d(6))
+    model(lm.tensor((8, 6), name="x"))  # of a graph that is still to be compiled
+    assert not np.any(model.state_dict()["0.running_mean"])
+
+
 def test_values_keep_to_their_time() -> None:
     layer = Names(ours=True).linear(6, 3)
     before = layer(lm.tensor(X))
@@ -287,3 +310,79 @@ def test_a_scheduler_reaches_programs_that_are_recorded() -> None:
     late.step(model(cx.tensor((8, 6), name="x")).sum())
     with pytest.raises(InputError, match=r"StepLR: SGD\.step was recorded with a rate that"):
         optim.lr_scheduler.StepLR(late, 1)
+
+
+def halves(t: Names) -> list[float]:
+    """float16 products, a scaler of losses whose gradients overflow once, clipping now and then."""
+    model, seen = t.nn.Sequential(t.linear(6, 5), t.nn.Tanh(), t.linear(5, 3)), list[float]()
+    opt = t.optim.SGD(model.parameters(), lr=0.1)
+    options = {"init_scale": 2.0**14, "growth_interval": 3}
+    scaler: Any = GradScaler(**options) if t.lib is lm else torch.amp.GradScaler("cpu", **options)
+    for k in range(8):
+        opt.zero_grad()
+        with t.lib.autocast("cpu", dtype=t.lib.float16):
+            y = model(t.tensor(X))
+            loss = ((y.float() * (1e30 if k == 4 else 1.0) - t.tensor(Y)) ** 2).mean()
+        scaler.scale(loss).backward()
+        if k % 2:
+            scaler.unscale_(opt)
+            t.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        scaler.step(opt)
+        scaler.update()
+        seen += [loss.item(), scaler.get_scale()]
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the overflow
+def test_a_scaled_loop_of_pytorch_runs_as_it_stands() -> None:
+    expected, found = halves(Names(ours=False)), halves(Names(ours=True))
+    assert found[1::2] == expected[1::2]  # scales
+    assert expected[9] < expected[7]  # one step is skipped
+    np.testing.assert_allclose(found[::2], expected[::2], rtol=1e-3)  # roundings to float16
+    scaler = GradScaler()
+    with pytest.raises(GraphError, match=r"update: there was no step\(optimizer\) since the last"):
+        scaler.update()
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "AdamW": {}, "Adam": {"amsgrad": True}, "SGD": {"momentum": 0.9, "nesterov": True},
+    "RMSprop": {"momentum": 0.9, "centered": True}, "Adagrad": {}, "NAdam": {}, "RAdam": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", mostly_long([*OPTIONS], 1))
+def test_a_run_goes_on_here_and_there(kind: str) -> None:
+    from torch.utils._pytree import tree_map_only
+
+    def begun(t: Names, values: Any = None) -> tuple[Any, Any]:
+        """A layer with these values, and an optimizer with a group for each Parameter."""
+        layer = t.linear(6, 3)
+        if values is not None:
+            array: Any = np.asarray if t.lib is lm else torch.tensor
+            layer.load_state_dict({k: array(np.asarray(value)) for k, value in values.items()})
+        groups = [{"params": [layer.weight], "lr": 0.02}, {"params": [layer.bias]}]
+        options = {"lr": 0.01} | OPTIONS[kind]
+        return layer, getattr(t.optim, kind)(groups, weight_decay=0.1, **options)
+
+    def steps(t: Names, layer: Any, opt: Any) -> list[float]:
+        losses = list[float]()
+        for k in range(3):
+            opt.zero_grad()
+            loss = ((layer(t.tensor(X * (k + 1))) - t.tensor(Y)) ** 2).mean()
+            loss.backward()
+            opt.step()
+            losses.append(loss.item())
+        return losses
+
+    theirs, ours = Names(ours=False), Names(ours=True)
+    layer, opt = begun(theirs)
+    steps(theirs, layer, opt)
+    moved, here = begun(ours, {name: p.detach() for name, p in layer.named_parameters()})
+    here.param_groups[0]["lr"] = 5.0
+    here.load_state_dict(opt.state_dict())
+    # three steps of sums in another order
+    np.testing.assert_allclose(steps(ours, moved, here), steps(theirs, layer, opt), rtol=1e-5)
+    back, there = begun(theirs, moved.state_dict())
+    there.load_state_dict(tree_map_only(np.ndarray, torch.tensor, here.state_dict()))
+    # what the steps there were off by
+    np.testing.assert_allclose(steps(theirs, back, there), steps(theirs, layer, opt), rtol=1e-5)

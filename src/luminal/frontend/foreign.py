@@ -37,7 +37,8 @@ DTYPES = {
 WHY = {
     **dict.fromkeys(("grad_fn", "retain_grad", "enable_grad"), GRADIENTS),
     "func": "lm.grad, lm.vjp, lm.jvp, lm.jacrev, lm.jacfwd and lm.hessian are functions of lm",
-    "amp": 'products in 16 bits are fit(..., amp="bfloat16"), lm.training.AMPContext in a step',
+    "amp": 'products in 16 bits are fit(..., amp="bfloat16") and lm.autocast; the scaler of losses '
+    "is lm.training.GradScaler",
     "utils": "lm.training.Batches is what a DataLoader is; fit takes any iterable of batches; "
     "torch.nn.utils is lm.nn.utils",
     **dict.fromkeys(("cuda", "mps", "xpu", "get_device", "pin_memory"), ONE_DEVICE),

@@ -116,6 +116,13 @@ class _Held(ABC):
         for graph in tuple(self.readers or ()):
             graph.changes(self)
 
+    def upcoming(self) -> Array:
+        """The value, or what layers have noted for it since the last step of a loop as in PyTorch
+        (running statistics).
+        """
+        values = (graph.upcoming(self) for graph in tuple(self.readers or ()))
+        return next((value for value in values if value is not None), self.numpy())
+
     def in_order(self, rows: A) -> A:
         """An Array or a Tensor that lies as the memory does, in the order of the value."""
         return rows if self.order is None else cast(A, self.order.value(rows))

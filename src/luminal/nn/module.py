@@ -328,7 +328,7 @@ class Module:
 
         Raises ShapeError if a Parameter has no value.
         """
-        return self.state_by(lambda held: held.numpy())
+        return self.state_by(lambda held: held.upcoming())
 
     def state_by(self, value: Callable[[Holder], Any]) -> dict[str, Any]:
         """The state_dict with what `value` says of Parameters and States that are not packed."""

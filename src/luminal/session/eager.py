@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from luminal.base import dtypes
-from luminal.base.errors import GraphError
+from luminal.base.errors import GraphError, InputError
 from luminal.frontend.graph import recording_into
 from luminal.frontend.pointwise.derivatives import Derivative
 from luminal.frontend.random.keyed import draw, no_key
@@ -112,6 +112,21 @@ class DefaultGraph(Graph):
         """Equal lines are recorded anew from here on, as they may read other values."""
         self.builder, self._has_past = Builder(), True
 
+    def upcoming(self, held: Assignable) -> Array | None:
+        """What a State is assigned by what is recorded so far, where all inputs of that are set."""
+        sink = self._assigned.get(held)
+        if sink is None or not isinstance(held, State):
+            return None
+        if (array := self.known(sink.value)) is None:
+            # All at once: a model has dozens, which share what they are computed from.
+            values = [s.value for s in self._assigned.values() if isinstance(s.state, State)]
+            try:
+                self._at_hand(values, self._arrays(values))
+            except InputError:  # a graph that is still to be compiled
+                return None
+            array = self.known(sink.value)
+        return array if array is None else array.copy()
+
     # --- what is known, and computed
 
     def known(self, value: Value) -> Array | None:
@@ -123,8 +138,16 @@ class DefaultGraph(Graph):
 
     def computed(self, value: Value) -> Array:
         """`value` of what its inputs, Parameters and States were when it was recorded."""
-        (now,), inputs = self._of_the_past([value])
-        return self._on_demand.arrays(self, [now], inputs_set=inputs)[0]
+        return self._arrays([value])[0]
+
+    def _arrays(self, values: Sequence[Value]) -> list[Array]:
+        now, inputs = self._of_the_past(values)
+        return self._on_demand.arrays(self, now, inputs_set=inputs)
+
+    def _at_hand(self, values: Sequence[Value], arrays: Sequence[Array]) -> None:
+        """Has what was computed at hand for as long as somebody holds it."""
+        for value, array in zip(values, arrays, strict=True):
+            self._computed.setdefault(value.node, {})[value.index] = array
 
     def _of_the_past(self, values: Sequence[Value]) -> tuple[list[Value], Mapping[str, Array]]:
         """The values, of inputs where they read what has another value by now; and all inputs."""
@@ -182,8 +205,7 @@ class DefaultGraph(Graph):
         except BaseException:
             self.sinks, self._assigned, self._wanted = before, assigned, []
             raise
-        for value, array in zip(losses, arrays, strict=True):
-            self._computed.setdefault(value.node, {})[value.index] = array
+        self._at_hand(losses, arrays)
         for held, before_it in old.items():
             self._leave(held, before_it)
         self._forget()

@@ -22,6 +22,7 @@ from luminal.training.fit import fit
 from luminal.training.form import Batch
 from luminal.training.loggers import TensorBoard, WandB
 from luminal.training.pipeline import PipelineStep
+from luminal.training.program import Recipe
 from luminal.training.trainer import Record, Trainer
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "GradScaler",
     "GradientAccumulator",
     "PipelineStep",
+    "Recipe",
     "Record",
     "TensorBoard",
     "TextDataset",

@@ -5,6 +5,14 @@
     scaler = GradScaler()
     scaler.step(optimizer, loss, clip_norm=1.0)
 
+or as PyTorch's loops have it, on the default graph:
+
+    with lm.autocast("cpu", lm.float16):
+        loss = F.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
 Parameters stay float32 (the master weights) and are rounded where a product reads them, so all of
 the forward and backward products run in 16 bits with sums in float32. bfloat16 has float32's range
 and needs no scaler. Micikevicius et al. 2018.
@@ -18,8 +26,9 @@ from functools import reduce
 from typing import Any, TypeVar
 
 from luminal.base.dtypes import bfloat16, bool_, dtype_of, float16, float32, int64
-from luminal.base.errors import DTypeError, InputError, LoadError
-from luminal.frontend.matrices.matmul import autocast
+from luminal.base.errors import DTypeError, GraphError, InputError, LoadError
+from luminal.frontend.foreign import is_device
+from luminal.frontend.matrices.matmul import autocast as rounding_to
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
@@ -62,13 +71,26 @@ class AMPContext(ContextDecorator):
         self._entered: list[AbstractContextManager[None]] = []
 
     def __enter__(self) -> AMPContext:
-        inner = autocast(self.dtype if self.enabled else None)
+        inner = rounding_to(self.dtype if self.enabled else None)
         inner.__enter__()
         self._entered.append(inner)
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._entered.pop().__exit__(*error)
+
+
+class autocast(AMPContext):
+    """AMPContext with torch.autocast's arguments: `lm.autocast("bfloat16")`, or a device, which
+    means nothing, and then the dtype (bfloat16 by default).
+    """
+
+    def __init__(
+        self, device_type: Any = None, dtype: Any = None, enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:  # fmt: skip
+        is_dtype = dtype is None and device_type is not None and not is_device(device_type)
+        super().__init__(device_type if is_dtype else dtype or bfloat16, enabled)
 
 
 # That a step is skipped is decided inside the program, by a `where` between new and old values. The
@@ -100,18 +122,27 @@ class GradScaler:
             "growth_tracker": State((), int64, 0, "growth_tracker"),
             "skipped": State((), int64, 0, "skipped_steps"),
         }
+        self._unscaled: dict[Optimizer, Tensor] = {}  # before their steps
+        self._taken: list[Tensor] = []  # since the last update(): were gradients finite?
 
     def step(
         self,
         optimizer: Optimizer,
-        loss: Tensor,
+        loss: Tensor | None = None,
         clip_norm: float | Tensor | None = None,
         clip_value: float | None = None,
     ) -> Tensor | None:
         """Records `optimizer.step` of the loss with scaling, skipping and the scale's own update.
 
         Clipping is of unscaled gradients; the norm before it is returned, as `optimizer.step` does.
+        Without a loss the gradients are those of `scale(loss).backward()`, the step is run at once,
+        and the scale follows with `update()`.
         """
+        if loss is None:
+            self.unscale_(optimizer)
+            is_finite = self._unscaled.pop(optimizer)
+            self._taken.append(is_finite)
+            return optimizer.step(None, clip_norm, clip_value, when=is_finite)
         scaled = optimizer.gradients(self.scale(loss))
         unscaled, is_finite = self.unscale(scaled)
         unscaled, norm = clipped(unscaled, clip_norm, clip_value)
@@ -135,8 +166,33 @@ class GradScaler:
         is_finite = reduce(Tensor.__and__, checks) if checks else graph.constant(True, bool_)
         return tree.build(unscaled), is_finite
 
-    def update(self, is_finite: Tensor, *, when: Tensor | None = None) -> None:
-        """Records the next scale; `when`, a 0-d bool: nothing changes in runs where it is False."""
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divides the gradients that `backward` has found by the scale, so that they can be clipped
+        before `step(optimizer)`.
+        """
+        held = [p for p in optimizer.parameters if p.requires_grad and p.grad is not None]
+        if optimizer in self._unscaled or not held:
+            return
+        gradients, is_finite = self.unscale([p.grad for p in held])
+        for p, gradient in zip(held, gradients, strict=True):
+            p.grad = gradient
+        is_finite.graph.wanted(is_finite)  # update() asks for it
+        self._unscaled[optimizer] = is_finite
+
+    def update(self, is_finite: Tensor | None = None, *, when: Tensor | None = None) -> None:
+        """Records the next scale; `when`, a 0-d bool: nothing changes in runs where it is False.
+
+        Without arguments it follows from the steps without a loss since the last time, at once.
+        """
+        if is_finite is None:
+            if not self._taken:
+                raise GraphError("GradScaler.update: there was no step(optimizer) since the last")
+            graph = self._taken[0].graph
+            all_finite = all(bool(flag.numpy()) for flag in self._taken)
+            self._taken = []
+            with graph.updating():
+                self.update(graph.constant(all_finite))
+            return
         graph = is_finite.graph
         scale, tracker, skipped = (graph.read(state) for state in self.states.values())
         is_due = is_finite & (tracker + 1 == self.growth_interval)
