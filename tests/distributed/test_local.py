@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,7 +144,9 @@ def test_different_programs_are_named_by_line() -> None:
         ("permute", 1, 1, {"pairs": ((0, 1), (0, 0))}, "each rank from 0 to 1 sends at most once"),
         ("permute", 1, 1, {"pairs": ((0, 2),)}, "receives at most once"),
         ("broadcast", 1, 1, {"root": 2}, "root is 2; the group has ranks 0 to 1"),
+        ("broadcast", 1, 1, {"root": "0"}, "root is '0'; the group has ranks 0 to 1"),
         ("all_reduce", 1, 1, {"monoid": "mean"}, "monoid is 'mean'; it is one of sum, prod"),
+        ("gather", 1, 1, {}, "it is one of all_reduce, all_gather, "),
     ],
 )
 def test_what_breaks_a_rule_is_refused(
@@ -173,4 +176,15 @@ def test_buffers_that_do_not_fit_are_refused() -> None:
     constant.flags.writeable = False
     assert "the target cannot be written" in refused(np.zeros(2), constant)
     assert "a reduction keeps the dtype" in refused(np.zeros(2), np.zeros(2, int))
+    assert "the target is a list; give an array of numbers" in refused(np.zeros(1), [0.0])
+    objects = np.array([None])
+    assert "the source is a ndarray; give an array of numbers" in refused(objects, np.zeros(1))
     assert "bools have no sum" in refused(np.zeros(2, bool), np.zeros(2, bool))
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "2", None, True])
+def test_sizes_that_are_none_are_refused(size: Any) -> None:
+    with pytest.raises(InputError, match=r"run_local: size is .*; give an int of at least 1"):
+        run_local(size, lambda engine: None)
+    with pytest.raises(InputError, match="a collective's timeout is"):
+        run_local(1, lambda engine: None, timeout="2" if size is None else -1)  # type: ignore[arg-type]

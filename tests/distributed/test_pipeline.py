@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -217,12 +218,14 @@ def refused(words: str, ranks: int = 2, **options: Any) -> None:
 
     def work(engine: Any) -> None:
         model, net = made("mlp"), NETS["mlp"]
-        rows = options.pop("rows", 16)
+        rows = options.pop("rows", (16, 16))
+        step_options = {k: options.pop(k) for k in ("clip_norm", "seed") if k in options}
         step = PipelineStep(
             PipelineParallel(model, MpiBackend(), **options), net.loss,
             optim.SGD(model.named_parameters(), lr=0.1), backend="reference",
+            **step_options,
         )  # fmt: skip
-        step(*(array[:rows] for array in net.batch))
+        step(*(array[:count] for array, count in zip(net.batch, rows, strict=True)))
 
     with pytest.raises((InputError, ShapeError), match=words):
         run_local(ranks, work, timeout=5)
@@ -232,7 +235,14 @@ def test_what_is_refused() -> None:
     refused("5 stages: the model has 4 layers .*; give stages=4 or fewer", 1, stages=5,
             microbatches=4)  # fmt: skip
     refused("a batch of 10 rows does not divide into 4 microbatches; give 12", 1, stages=1,
-            microbatches=4, rows=10)  # fmt: skip
+            microbatches=4, rows=(10, 10))  # fmt: skip
+    refused(r"a batch of arrays \(16, .*\), \(8, .*; give each as many rows as the others", 1,
+            microbatches=4, rows=(16, 8))  # fmt: skip
+    for norm in (-1.0, math.nan, "1", True):
+        refused("PipelineStep: clip_norm=.*; it must be a number of at least 0", 1, clip_norm=norm)
+    refused("PipelineStep: seed=-1 is negative", 1, seed=-1)
+    refused("PipelineParallel: mesh is a int; give lm.Mesh", 1, mesh=2)
+    refused("the schedules are gpipe, 1f1b", 1, schedule=["1f1b"])
     refused("3 stages do not divide by 2 ranks", stages=3)
     refused("microbatches is 0", microbatches=0)
     refused("the schedules are gpipe, 1f1b, interleaved, zero_bubble, found", schedule="zb")

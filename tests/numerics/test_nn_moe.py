@@ -125,6 +125,12 @@ def test_errors() -> None:
         nn.MoE(8, 6, 4, 2, capacity=2)(cx.tensor((cx.dim("tokens", 1, 9), 8), name="x"))
     with pytest.raises(InputError, match=r"top_k is 5; it is 1..4"):
         nn.MoE(8, 6, experts=4, top_k=5)
+    for numbers in ({"experts": 2.0, "top_k": 1}, {"experts": 2, "top_k": True}):
+        with pytest.raises(InputError, match=r"MoE: .* is (2.0|True); give an int of at least 1"):
+            nn.MoE(8, 6, **numbers)
+    with pytest.raises(InputError, match="capacity_factor is '2'; an expert's room"):
+        nn.MoE(8, 6, experts=4, top_k=2, capacity_factor="2")
+    nn.MoE(8, 6, experts=4, top_k=2, capacity=np.int64(2))
     with pytest.raises(InputError, match="scoring 'tanh' is not known"):
         nn.MoE(8, 6, experts=4, top_k=2, scoring="tanh")
     with pytest.raises(InputError, match=r"Groups\(count=3, kept=1\) of 4 experts; equal groups"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from luminal.base.dtypes import float32, int32
@@ -56,6 +57,9 @@ class Router(Module):
         correction: bool = False,
         groups: Groups | None = None,
     ) -> None:
+        for what, count in (("experts", experts), ("top_k", top_k)):
+            if not _is_count(count):
+                raise InputError(f"MoE: {what} is {count!r}; give an int of at least 1")
         if not 1 <= top_k <= experts:
             raise InputError(f"MoE: top_k is {top_k}; it is 1..{experts}, the number of experts")
         if scoring not in ("softmax", "sigmoid"):
@@ -331,19 +335,24 @@ class MoE(Module):
         return outputs.unflatten(0, weights.extents).sum(1)
 
 
+def _is_count(value: object) -> bool:
+    """Is it an int of 1 or more, also one of NumPy's?"""
+    return not isinstance(value, bool) and isinstance(value, Integral) and value >= 1
+
+
 def _check_capacity(capacity: int | None, factor: float | None) -> None:
     """Raises InputError for a capacity that leaves no room, or that is given twice."""
     if capacity is not None and factor is not None:
         raise InputError(
             f"MoE: capacity is {capacity} and capacity_factor {factor}; give one of them"
         )
-    if capacity is not None and (not isinstance(capacity, int) or capacity < 1):
+    if capacity is not None and not _is_count(capacity):
         raise InputError(
             f"MoE: capacity is {capacity!r}; it is the slots that an expert takes of each row of "
             "tokens: give an int of at least 1, or None to drop none"
         )
-    if factor is not None and not 0 < factor < math.inf:
+    if factor is not None and not (isinstance(factor, Real) and 0 < factor < math.inf):
         raise InputError(
-            f"MoE: capacity_factor is {factor}; an expert's room in terms of an even share is more "
-            "than 0: give 1.25, say, or None to drop none"
+            f"MoE: capacity_factor is {factor!r}; an expert's room in terms of an even share is "
+            "more than 0: give 1.25, say, or None to drop none"
         )

@@ -9,6 +9,7 @@ body touches lives through the whole Loop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,8 +136,10 @@ def conflicts(lifetimes: Sequence[Lifetime]) -> NDArray[np.bool_]:
 def place(plan: MemoryPlan, sizes: Sequence[int]) -> Placement:
     """Best-fit greedy by size: the largest first, each into the smallest gap that holds it."""
     # Small buffers fit into what large ones leave; the other way round, gaps would be too short.
-    offsets = np.zeros(len(sizes), np.int64)
-    ends = np.zeros(len(sizes), np.int64)
+    # At the upper ends of dims without bounds there are more bytes than 64 bits count.
+    kind = np.int64 if sum(sizes).bit_length() < 60 else object
+    offsets: NDArray[Any] = np.zeros(len(sizes), kind)
+    ends: NDArray[Any] = np.zeros(len(sizes), kind)
     placed = np.zeros(len(sizes), np.bool_)
     alone = set(range(len(sizes))).difference(*plan.rows)
     rows = [*((k,) for k in alone), *plan.rows]

@@ -221,6 +221,20 @@ def _solve_dims(shaped_inputs: Iterable[tuple[InputSpec, tuple[int, ...]]], dims
             return
 
 
+def dims_told(
+    shaped_inputs: Sequence[tuple[InputSpec, tuple[int, ...]]], named_dims: Mapping[str, int]
+) -> Dims:
+    """`named_dims`, and the dims that shapes of inputs tell beside them. Raises ShapeError for
+    another rank, and DimError where two of them disagree.
+    """
+    dims = dict(named_dims)
+    source = dict.fromkeys(dims, "dims")
+    for spec, shape in shaped_inputs:
+        _read_dims(spec, shape, dims, source)
+    _solve_dims(shaped_inputs, dims)
+    return dims
+
+
 def given_dims(shapes: Iterable[Shape]) -> frozenset[str]:
     """The names of the dims that values of these shapes say."""
     extents = [extent for shape in shapes for extent in shape]

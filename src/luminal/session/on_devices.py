@@ -20,7 +20,6 @@ from luminal.base.errors import (
     InputError,
     ShapeError,
 )
-from luminal.base.near_names import suggestion
 from luminal.distribute.held import owners
 from luminal.distribute.here import running, spreads_of
 from luminal.distribute.layout import Layout
@@ -30,12 +29,12 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
 from luminal.hlir.sharding import in_order
-from luminal.memory.data import array_of
-from luminal.memory.state import Parameter
 from luminal.runtime.arrays import Array, Given, merged
+from luminal.runtime.binding import Signature, dims_told
 from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import LocalEngine, World, run_here
 from luminal.runtime.executable import ON_DEVICE, Executable
+from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import assignable
 from luminal.runtime.report import MemoryReport, Report
 from luminal.runtime.results import Results
@@ -108,15 +107,10 @@ class OnDevices(Executable):
         self._is_by_rank = recorded.is_by_rank
         self._title = f"{recorded.name}, {', '.join(mesh.devices)}, {mode}"
         self._values = recorded.values
-        self._given_names: set[str] = set()
-        inputs = graph.by_op().get("Input", ())
-        weights = graph.by_op().get("Weight", ())
-        self._inputs_by = {key: n for n in inputs for key in (n.attrs.name, n.value)}
-        self._weights_by = {
-            key: n.attrs.parameter
-            for n in weights
-            for key in (n.attrs.name, n.value, n.attrs.parameter)
-        }
+        self._leaves = Leaves(graph, Signature(graph), recorded.leaves)
+        self._weights, self._sources = self._leaves.weights, self._leaves.sources
+        self._inputs_by = {n.attrs.name: n for n in graph.by_op().get("Input", ())}
+        self.release()
         self._sinks = [s for s in graph.sinks if isinstance(s, Output) and not s.hidden]
         self._places: dict[str | Value, int] = {s.name: k for k, s in enumerate(self._sinks)}
         for k, sink in enumerate(self._sinks):
@@ -152,8 +146,8 @@ class OnDevices(Executable):
                 else f"out: {out!r}; takes arrays by output name"
             )
         with self._lock:
-            by_rank, own_dims = self._cut(merged("inputs", inputs, named), dims)
-            results = self._together(lambda exe, k: exe(by_rank[k], dims=dims))
+            by_rank, own_dims, told = self._cut(merged("inputs", inputs, named), dims)
+            results = self._together(lambda exe, k: exe(by_rank[k], dims=told))
             at = [{**own_dims, **exe.last_dims} for exe in self._ranks]
             arrays = [self._joined(sink.name, results, at) for sink in self._sinks]
             return Results(self._written(arrays, out), self._places)
@@ -198,39 +192,30 @@ class OnDevices(Executable):
 
     def _cut(
         self, arguments: Given, dims: Mapping[str, int] | None
-    ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        """What each rank is given, and its own dims as far as whole arrays tell them; sets the
-        weights that are given.
+    ) -> tuple[list[dict[str, Any]], dict[str, int], dict[str, int]]:
+        """What each rank is given, its own dims and those of all, as far as whole arrays tell them;
+        sets the weights that are given.
         """
-        arrays: dict[str, Any] = {}
-        weights: list[tuple[Parameter, Any]] = []
-        for key, value in arguments.items():
-            leaf = key if isinstance(key, str | Parameter) else getattr(key, "value", key)
-            if leaf in self._inputs_by:
-                node = self._inputs_by[leaf]
-                name = node.attrs.name
-                arrays[name] = array_of(value, node.types[0].dtype, name)
-            elif leaf in self._weights_by:
-                weights.append((self._weights_by[leaf], value))
-            else:
-                names = [name for name in self._inputs_by if isinstance(name, str)]
-                close = suggestion(leaf, names) if isinstance(leaf, str) else ""
-                raise InputError(
-                    f"inputs: {leaf!r} is no input or weight; the inputs are {', '.join(names)}"
-                    f"{close}"
-                )
-        for name, value in self._values.items():
-            if name in self._inputs_by and name not in self._given_names | arrays.keys():
-                arrays[name] = np.asarray(value)
-        own_dims = self._own_dims(arrays, dims or {})
+        arrays, slots, weights, shapes = self._leaves.receive(self._given, self._shapes, arguments)
+        coming: dict[str, Any] = {}
+        for slot, name in enumerate(self._inputs_by):
+            if slot in slots:
+                coming[name] = arrays[slot]
+            elif arrays[slot] is None and name in self._values:
+                coming[name] = np.asarray(self._values[name])
+        # Ranks are told the dims of inputs that nothing reads, whose parts no layout says.
+        unread = self._sources.given(self._sources.completed(shapes, self._values))
+        shaped = [(spec, shape[self._is_by_rank :]) for spec, shape in unread]
+        told = dims_told(shaped, dims or {})
+        own_dims = self._own_dims(coming, told)
         by_rank = [
-            {name: self._part(name, array, k, own_dims) for name, array in arrays.items()}
+            {name: self._part(name, array, k, own_dims) for name, array in coming.items()}
             for k in range(self._on.size)
         ]
         for parameter, value in weights:
             parameter.set(value)
-        self._given_names |= arrays.keys()
-        return by_rank, own_dims
+        self._given, self._shapes = arrays, shapes
+        return by_rank, own_dims, told
 
     def _own_dims(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, int]:
         """What dims are for one rank, where whole arrays or a caller say what they are for all."""
@@ -325,9 +310,7 @@ class OnDevices(Executable):
     @property
     def interface(self) -> str:
         """What a call takes and gives, whole."""
-        takes = [
-            f"{n.attrs.name}: {n.types[0]}" for k, n in self._inputs_by.items() if k == n.value
-        ]
+        takes = [f"{name}: {node.types[0]}" for name, node in self._inputs_by.items()]
         gives = [f"{sink.name}: {sink.value.type}" for sink in self._sinks]
         return f"{', '.join(takes) or 'nothing'} -> {', '.join(gives) or 'nothing'}"
 
@@ -353,8 +336,8 @@ class OnDevices(Executable):
     ) -> Report:
         """All ranks profile at once, as any Executable does; their reports."""
         with self._lock:
-            by_rank, _ = self._cut(merged("profile", inputs, named), dims)
-            asked = {"dims": dims, "runs": runs}
+            by_rank, _, told = self._cut(merged("profile", inputs, named), dims)
+            asked = {"dims": told, "runs": runs}
             return self._reported(
                 self._together(lambda exe, k: exe.profile(by_rank[k], **asked))  # type: ignore[arg-type]
             )
@@ -377,24 +360,14 @@ class OnDevices(Executable):
     def set(self, values: Given | None = None, **named: Any) -> None:
         """Sets weights (and inputs) for good, by name, Tensor or Parameter."""
         with self._lock:
-            by_rank, _ = self._cut(merged("set", values, named), None)
+            by_rank, _, _ = self._cut(merged("set", values, named), None)
             for exe, arrays in zip(self._ranks, by_rank, strict=True):
                 exe.set(arrays)
 
-    def load_state_dict(self, weights: Mapping[str, Any], strict: bool = True) -> None:
-        """Sets every weight of the graph by name, as any Executable does."""
-        names = {key for key in self._weights_by if isinstance(key, str)}
-        missing, unexpected = sorted(names - weights.keys()), sorted(weights.keys() - names)
-        if strict and (missing or unexpected):
-            raise InputError(
-                f"load_state_dict: missing {', '.join(missing) or 'nothing'}, unexpected "
-                f"{', '.join(unexpected) or 'nothing'}; strict=False passes over them"
-            )
-        self.set({name: weights[name] for name in names & weights.keys()})
-
     def release(self) -> None:
         """Lets go of the inputs that calls gave."""
-        self._given_names.clear()
+        self._given: list[Array | None] = [None] * len(self._inputs_by)
+        self._shapes = self._sources.none
         for exe in self._ranks:
             exe.release()
 

@@ -111,7 +111,7 @@ class LocalBackend(MpiBackend):
 
     def __init__(self, devices: Sequence[str]) -> None:
         super().__init__()
-        self.devices = Mesh(devices=tuple(devices)).devices
+        self.devices = Mesh(devices=devices).devices
         engine_for(self.mesh((self.size,), ("data",)), type(self).__name__)
 
     @property

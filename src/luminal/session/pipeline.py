@@ -77,6 +77,11 @@ class PipelineParallel(_Wrapped):
                 "lm.distributed.MpiBackend()"
             )
         mesh = Mesh((backend.size,), (PIPE,)) if mesh is None else mesh
+        if not isinstance(mesh, Mesh):
+            raise InputError(
+                f"PipelineParallel: mesh is a {type(mesh).__name__}; give lm.Mesh((2, 2), "
+                '("pipe", "data"))'
+            )
         if backend.devices or mesh.devices:
             raise InputError(
                 "PipelineParallel: each stage is a process of its own, and these ranks are devices "

@@ -445,6 +445,8 @@ class _Translator:
             raise UnsupportedError(f"{_name_of(target)}: not in the library")
         if target.namespace == "_c10d_functional" and self.device.type != "cpu":  # type: ignore[union-attr]
             raise UnsupportedError(f"{_name_of(target)}: of tensors on {self.device}")
+        if _name_of(target).startswith(_WAIT) and not self._starts_here(node.all_input_nodes[0]):
+            raise UnsupportedError(f"{_name_of(target)}: of a collective that PyTorch starts")
         if may_refuse(target):
             examples = map_aggregate((node.args, node.kwargs), _meta_of)
             if reason := refusal(target, *examples):
@@ -465,6 +467,15 @@ class _Translator:
         if isinstance(held, torch.Tensor) and any(map(self._is_number, node.all_input_nodes)):
             result = result.cast(dtype_of(held.dtype))  # a number decides no dtype, a scalar may
         return _checked_results(target, result, held, self.sizes)
+
+    def _starts_here(self, source: Node) -> bool:
+        """Is this the result of a collective of the graph that is recorded? PyTorch's own is under
+        way until its `wait_tensor`, which has to stay PyTorch's too.
+        """
+        while source.target is operator.getitem:
+            source = source.all_input_nodes[0]
+        namespace = getattr(source.target, "namespace", "")
+        return namespace == "_c10d_functional" and source not in self.missing
 
     def _planned(self, held: torch.Tensor) -> registry.Planned:
         return registry.Planned(self.sizes.shape(held.shape), dtype_of(held.dtype))
@@ -703,6 +714,7 @@ _OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 
 _WITH_EFFECTS = torch.ops.higher_order.with_effects
 
+_WAIT = "_c10d_functional.wait_tensor"
 _TOKEN = object()
 """What orders effects in a graph; at run time there is none."""
 

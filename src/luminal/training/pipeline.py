@@ -25,7 +25,7 @@ from luminal.distribute.pipeline.schedule import Piece, Schedule
 from luminal.distribute.pipeline.simulate import Span, Timeline, simulated
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.random import keyed as random
-from luminal.frontend.random.keyed import keyed
+from luminal.frontend.random.keyed import checked_seed, keyed
 from luminal.hlir.graph import Assign, Builder, Output, Sink
 from luminal.hlir.graph import Graph as Frozen
 from luminal.loaders.mapped import Array
@@ -33,6 +33,7 @@ from luminal.memory.state import Assignable, Parameter, State
 from luminal.nn.module import Module
 from luminal.optim.clip import scaled_to_norm
 from luminal.optim.optimizer import Optimizer
+from luminal.optim.ranges import BOUND, check
 from luminal.runtime.executable import Executable
 from luminal.runtime.pipelined import Channel, Running, channels
 from luminal.session.graph import Graph, compile
@@ -219,10 +220,11 @@ class PipelineStep:
                 f"PipelineStep: got a {type(model).__name__}; give lm.distributed.PipelineParallel"
                 "(model, backend)"
             )
-        ranks = ranks_of(model)
+        check("PipelineStep", BOUND, clip_norm=clip_norm)
         recipe = Recipe(
-            model, loss_fn, optimizer, clip_norm, amp, seed=seed, backend=backend, ranks=ranks
-        )
+            model, loss_fn, optimizer, clip_norm, amp,
+            seed=checked_seed("PipelineStep", seed), backend=backend, ranks=ranks_of(model),
+        )  # fmt: skip
         check_pipeline(recipe)
         self._steps, self._number, self._optimizer = PipelineSteps(recipe), 0, optimizer
         self.grad_norm: float | None = None
@@ -290,6 +292,11 @@ def is_cut_twice(model: Module) -> TypeGuard[PipelineParallel]:
 def _microbatches(batch: Batch, count: int) -> list[Batch]:
     """The parts of a batch, in order."""
     rows = {len(array) for array in batch if array.ndim}
+    if len(rows) != 1:
+        shapes = ", ".join(str(array.shape) for array in batch)
+        raise InputError(
+            f"PipelineParallel: a batch of arrays {shapes}; give each as many rows as the others"
+        )
     for n in rows:
         if n % count or not n:
             raise InputError(

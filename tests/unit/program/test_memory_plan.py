@@ -140,6 +140,12 @@ def test_the_largest_comes_first() -> None:
     assert placed([(0, 1), (1, 2), (2, 3)], [2, 2, 4]) == ([0, 4, 0], 6)
 
 
+def test_sizes_of_more_than_64_bits_are_placed_exactly() -> None:
+    huge = 2**80 + 1  # lines at the upper ends of dims without bounds
+    expected = [0, 2 * huge, huge], 2 * huge + 1
+    assert placed([(0, 9), (0, 9), (0, 9)], [huge, 1, huge]) == expected
+
+
 def test_equals_come_in_their_order() -> None:
     assert placed([(0, 9), (0, 9), (0, 9)], [2, 2, 2]) == ([0, 2, 4], 6)
 

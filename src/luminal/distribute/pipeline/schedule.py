@@ -170,7 +170,7 @@ def schedule_of(name: str, ranks: int, stages: int, microbatches: int) -> Schedu
 
     Raises InputError for a name that is none, and for numbers that it is not made for.
     """
-    if name not in SCHEDULES:
+    if not isinstance(name, str) or name not in SCHEDULES:
         names = (*SCHEDULES, FOUND)
         raise InputError(
             f"schedule {name!r}: the schedules are {', '.join(names)}, or a Schedule of your own"

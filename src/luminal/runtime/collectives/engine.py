@@ -12,6 +12,7 @@ import pickle
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,8 @@ class Deadlines:
         """The deadlines of waits that may last so long; None: LUMINAL_COLLECTIVE_TIMEOUT."""
         if seconds is None:
             seconds = config.get("LUMINAL_COLLECTIVE_TIMEOUT")
-        if not seconds > 0:
-            raise InputError(f"a collective's timeout is {seconds} s; it takes more than 0 s")
+        if not isinstance(seconds, Real) or not seconds > 0:
+            raise InputError(f"a collective's timeout is {seconds!r} s; it takes more than 0 s")
         # Compiles take ten times as long as what a run waits for otherwise.
         return Deadlines(seconds, 10 * seconds)
 

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, copy_context
 from functools import reduce
+from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
 
-from luminal.base.errors import CollectiveError
+from luminal.base.errors import CollectiveError, InputError
 from luminal.runtime.collectives.engine import ABORTED, Deadlines, Engine
 from luminal.runtime.collectives.tickets import Array, Monoid, Request, Ticket
 from luminal.runtime.collectives.whereabouts import (
@@ -195,9 +196,12 @@ class LocalEngine(Engine):
 def run_local(size: int, work: Callable[[Engine], T], *, timeout: float | None = None) -> list[T]:
     """Runs `work(engine)` on `size` ranks that are threads, and returns their results.
 
-    Raises what the first rank raised that failed, with a note of its number.
+    Raises what the first rank raised that failed, with a note of its number, and InputError for a
+    size that is none.
     """
-    return run_in(World(size, Deadlines.of(timeout)), work, [Context() for _ in range(size)])
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+        raise InputError(f"run_local: size is {size!r}; give an int of at least 1")
+    return run_in(World(int(size), Deadlines.of(timeout)), work, [Context() for _ in range(size)])
 
 
 def run_here(world: World, work: Callable[[Engine], T], *, finishes: bool = False) -> list[T]:

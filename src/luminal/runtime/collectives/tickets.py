@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,8 @@ def checked(
     monoid: Monoid = "sum", pairs: Pairs = (), root: int = 0,
 ) -> Request:  # fmt: skip
     """The request, or InputError that says which of its rules a buffer or an option breaks."""
+    if kind not in get_args(Kind):
+        raise InputError(f"{title}: it is one of {', '.join(get_args(Kind))}")
     source, target = _contiguous(title, "source", source), _contiguous(title, "target", target)
     if not target.flags.writeable:
         raise InputError(f"{title}: the target cannot be written; give an array of your own")
@@ -95,13 +97,17 @@ def checked(
             raise InputError(f"{title}: bools have no sum; cast them to int32 before")
     if kind == "permute":
         _check_pairs(title, pairs, size)
-    if not 0 <= root < size:
-        raise InputError(f"{title}: root is {root}; the group has ranks 0 to {size - 1}")
+    if not isinstance(root, int) or not 0 <= root < size:
+        raise InputError(f"{title}: root is {root!r}; the group has ranks 0 to {size - 1}")
     return Request(kind, source, target, monoid, pairs, root)
 
 
 def _contiguous(title: str, what: str, buffer: Buffer) -> Array:
     array = np.asarray(buffer)
+    if array.dtype.hasobject or (array is not buffer and array.base is None):  # a copy of a list
+        raise InputError(
+            f"{title}: the {what} is a {type(buffer).__name__}; give an array of numbers"
+        )
     if not array.flags.c_contiguous:
         raise InputError(f"{title}: the {what} is not contiguous; give np.ascontiguousarray of it")
     return array.reshape(-1)
