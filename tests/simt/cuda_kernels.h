@@ -31,6 +31,25 @@
 #define __threadfence()
 #define __threadfence_block()
 
+// AMD's buffer descriptors: what lies at `bytes` or beyond is 0, and never read. Chips differ in what
+// they give across the end, so nothing may lie there.
+namespace simt {
+struct Range { const char* begin; unsigned bytes; };
+inline Range range(const void* pointer, unsigned bytes) {
+    if (bytes) fetch(pointer), fetch((const char*)pointer + bytes - 1);
+    return {(const char*)pointer, bytes};
+}
+template <class T> __attribute__((noinline)) T load_inside(Range range, unsigned byte, bool live) {
+    unsigned at = live ? byte : 0x80000000u;
+    if (at >= range.bytes) return {};
+    if (sizeof(T) > range.bytes - at) refuse("reads across the end of a range", __LINE__);
+    return *(const T*)(range.begin + at);
+}
+}
+typedef simt::Range Range;
+using simt::load_inside;
+#define RANGE(pointer, bytes) simt::range(pointer, bytes)
+
 // A lane that would read beyond its warp reads itself.
 namespace simt {
 inline unsigned within(unsigned from_lane) { return from_lane < warp_size() ? from_lane : lane(); }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -40,32 +42,41 @@ def clang() -> tuple[str, ...] | None:
     return None
 
 
-def _run(*arguments: str | Path, text: str) -> str:
-    """What clang remarks on a text. Raises TextError with what it complains of."""
+def _run(*arguments: str | Path, text: str) -> tuple[str, str]:
+    """What clang writes and remarks on a text. Raises TextError with what it complains of."""
     program = clang()
     assert program is not None, "no clang: tests that need one skip where there is none"
     command = [*program, *map(str, arguments), "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise TextError(done.stderr.strip())
-    return done.stderr
+    return done.stdout, done.stderr
+
+
+def _hip(text: str, architecture: str, *flags: str) -> tuple[str, str]:
+    """What clang writes and remarks on a HIP text."""
+    source = f'#include "hip_device.h"\n#line 1 "kernel"\n{INCLUDE.sub("", text)}'
+    own = (f"--offload-arch={architecture}", "-std=c++17", "-O3", "-ffp-contract=off", "-I", HERE)
+    return _run(*HIP, *own, *flags, text=source)
 
 
 def hip_resources(text: str, architecture: str) -> Resources:
-    """Compiles a HIP text for an architecture such as "gfx942".
+    """Compiles a HIP text for an architecture such as "gfx942", and assembles it.
 
-    Raises TextError with clang's words. The assembler and linker do not run: they refuse nothing
-    that the compiler has taken.
+    Raises TextError with the words of either.
     """
-    body = INCLUDE.sub("", text)
-    source = f'#include "hip_device.h"\n#line 1 "kernel"\n{body}'
-    flags = ("-std=c++17", "-O3", "-ffp-contract=off", "-I", HERE, "-S", "-o", "/dev/null")
-    remarks = _run(*HIP, f"--offload-arch={architecture}", *flags, *RESOURCES, text=source)
+    _, remarks = _hip(text, architecture, "-c", "-o", os.devnull, *RESOURCES)
 
     def most(name: str) -> int:
         return max(int(n) for n in re.findall(rf"remark:\s+{name}: (\d+)", remarks))
 
     return Resources(most("VGPRs"), most("VGPRs Spill"), most(r"ScratchSize \[bytes/lane\]"))
+
+
+def hip_instructions(text: str, architecture: str) -> Counter[str]:
+    """How often each instruction stands in the machine code of a HIP text."""
+    code, _ = _hip(text, architecture, "-S", "-o", "-")
+    return Counter(re.findall(r"^\t([a-z]\w+)", code, re.MULTILINE))
 
 
 def check_metal(text: str) -> None:

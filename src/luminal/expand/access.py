@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
 from luminal.base.dots import WORDS
@@ -33,6 +34,8 @@ from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Copy, Load, Store
+from luminal.shape.condition import linear_form
+from luminal.shape.divisors import is_multiple
 from luminal.shape.expression import (
     ONE,
     TRUE,
@@ -394,7 +397,7 @@ def _place(
         (offset, guard), lane, position = tiles.by_lane((offset, guard), wide, position)
         lanes = Lanes(tiles.index, lane, tiles.pieces[wide].width, values)
     if guard is not TRUE:
-        guard = tiles.moved(guard, position)
+        guard = _in_runs(tiles, guard, position)
         if tiles.whole:
             guard = _in_whole_tiles(tiles, guard, lanes)
         if lanes is None or not by_lane:
@@ -404,6 +407,34 @@ def _place(
         masks.append(also)
     mask = tiles.b.both([mask for mask in masks if uniform(mask) != 1])
     return _Access(statement.buffer, *tiles.reach(offset, position), mask, lanes, guard)
+
+
+def _in_runs(tiles: Tiles, guard: Expression, position: Position) -> Expression:
+    """The guard at a position: where all of a run are alike as it asks it of the first of them."""
+    parts = guard.args if guard.op == "and" else (guard,)
+
+    def first(part: Expression, axis: Symbol, piece: int) -> int:
+        run = tiles.pieces[axis].across
+        return piece // run * run if axis in tiles.even and _is_alike(part, axis, run) else piece
+
+    return all_of(
+        tiles.moved(part, {axis: first(part, axis, piece) for axis, piece in position.items()})
+        for part in parts
+    )
+
+
+@lru_cache(4096)
+def _is_alike(part: Expression, axis: Symbol, run: int) -> bool:
+    """Does a comparison hold for all or for none of the axis's positions from each multiple of a
+    run up to the next?
+    """
+    if part.op not in ("lt", "le"):
+        return False
+    form = linear_form(part)
+    step = form.coefficient(axis)
+    if step is ONE:
+        return is_multiple(form - axis, run)
+    return step == const(-1) and is_multiple(form + axis + 1, run)
 
 
 # That a tile is whole is known once for all its vectors. Asked again by each, as a loop's stop says

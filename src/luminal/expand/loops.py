@@ -310,8 +310,12 @@ def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
         tiles.active.append(loop.axis)
     if steps.pieces.width > 1 and loop.lanes.count == 1 and _is_divided(loop.body, loop.axis):
         _split_lanes(tiles, loop.axis, steps)
-    if loop.lanes.run > 1 and _is_divided(loop.body, loop.axis):
-        _split_runs(tiles, loop, steps)
+    run = loop.lanes.run
+    if run > 1 and is_multiple(steps.start, run):
+        if steps.pieces.across == run:
+            tiles.even.add(loop.axis)
+        if _is_divided(loop.body, loop.axis):
+            _split_runs(tiles, loop)
     if not steps.masked and loop.tile > 1 and steps.pieces == tiles.cut(loop):
         pieces = steps.pieces
         last = loop.axis + (pieces.at(pieces.number - 1) + pieces.width * pieces.neighbours - 1)
@@ -355,13 +359,12 @@ def _split_lanes(tiles: Tiles, axis: Symbol, steps: _Steps) -> None:
         tiles.digits[axis] = Digits(step * size, lane)
 
 
-def _split_runs(tiles: Tiles, loop: Loop, steps: _Steps) -> None:
-    """Name the multiple of a run's length at which a lane's own run starts, if it is one."""
+def _split_runs(tiles: Tiles, loop: Loop) -> None:
+    """Name the multiple of a run's length at which a lane's own run starts."""
     axis, run = loop.axis, loop.lanes.run
-    if is_multiple(steps.start, run):
-        number = opaque(f"{axis.name}.run", 0, None if axis.hi is None else axis.hi // run)
-        tiles.index.bind(number, tiles.index.scalar(axis // run))
-        tiles.runs[axis] = number * run
+    number = opaque(f"{axis.name}.run", 0, None if axis.hi is None else axis.hi // run)
+    tiles.index.bind(number, tiles.index.scalar(axis // run))
+    tiles.runs[axis] = number * run
 
 
 def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[Operand]:
@@ -383,6 +386,7 @@ def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[
 def _leave(tiles: Tiles, loop: Loop) -> None:
     tiles.digits.pop(loop.axis, None)
     tiles.runs.pop(loop.axis, None)
+    tiles.even.discard(loop.axis)
     tiles.live.pop(loop.axis, None)
     tiles.whole.pop(loop.axis, None)
     if loop.tile > 1:

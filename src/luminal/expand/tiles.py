@@ -107,6 +107,7 @@ class Tiles:
     live: dict[Symbol, list[Operand]] = field(default_factory=dict)  # of masked tails, by piece
     digits: dict[Symbol, Digits] = field(default_factory=dict)  # of axes of lanes, where divided
     runs: dict[Symbol, Expression] = field(default_factory=dict)  # where they start, likewise
+    even: set[Symbol] = field(default_factory=set)  # axes whose runs start at multiples of theirs
     ends: set[Symbol] = field(default_factory=set)  # of runs
     lane: Operand | None = None  # the lane's number, where there are groups
     lanes_in_group: int = 1

@@ -43,6 +43,8 @@ class Dialect(ABC):
     all that was done, and gives what it was; AWAIT(counter, count) waits until it is that; and
     CLEAR(counter) makes it 0. `part_barrier` is a statement at which the first {lanes} of a group
     meet, where there is one.
+    Where loads can be told where a buffer ends, `ranges` defines how: RANGE(pointer, bytes) is a
+    Range, and load_inside<T>(range, byte, live) what lies there, or 0 if it is not live.
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -67,6 +69,7 @@ class Dialect(ABC):
     fetch: str = ""
     counters: str = ""
     part_barrier: str = ""
+    ranges: str = ""
     not_unrolled: str = ""
     instructions: Instructions = frozenset()
     in_shared: str = ""

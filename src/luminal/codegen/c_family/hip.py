@@ -60,6 +60,55 @@ of CDNA 3 and RDNA 3); dies have units of equal numbers.
 """
 
 
+# A descriptor's last word: of words of 32 bits, of which a load checks the offset alone, and on
+# chips from RDNA on the bits that say so (AMD's manuals of CDNA 3 and RDNA 3, buffer resources).
+# It stands in scalar registers. That all lanes have the same pointer is told the compiler, which
+# loops over those that lanes have where pointers come from memory: kernels of several do that.
+RANGES = """#ifndef RANGE
+#if __has_builtin(__builtin_amdgcn_raw_buffer_load_b8)
+typedef __amdgpu_buffer_rsrc_t Range;
+#if __GFX9__
+#define RANGE_WORD 0x00027000
+#else
+#define RANGE_WORD 0x31027000
+#endif
+__device__ inline Range range_of(const void *pointer, int bytes)
+{
+    const unsigned long long at = (unsigned long long)pointer;
+    const unsigned long long high = (unsigned)__builtin_amdgcn_readfirstlane(at >> 32);
+    const unsigned low = __builtin_amdgcn_readfirstlane((unsigned)at);
+    void *const same = (void *)(high << 32 | low);
+    return __builtin_amdgcn_make_buffer_rsrc(same, 0, bytes, RANGE_WORD);
+}
+#define RANGE(pointer, bytes) range_of(pointer, bytes)
+template <class T> __device__ inline T load_inside(Range range, unsigned byte, bool live)
+{
+    const unsigned at = live ? byte : 0x80000000u;
+    if constexpr (sizeof(T) == 1)
+        return same_bytes<T>(__builtin_amdgcn_raw_buffer_load_b8(range, at, 0, 0));
+    else if constexpr (sizeof(T) == 2)
+        return same_bytes<T>(__builtin_amdgcn_raw_buffer_load_b16(range, at, 0, 0));
+    else if constexpr (sizeof(T) == 4)
+        return same_bytes<T>(__builtin_amdgcn_raw_buffer_load_b32(range, at, 0, 0));
+    else if constexpr (sizeof(T) == 8)
+        return same_bytes<T>(__builtin_amdgcn_raw_buffer_load_b64(range, at, 0, 0));
+    else
+        return same_bytes<T>(__builtin_amdgcn_raw_buffer_load_b128(range, at, 0, 0));
+}
+#else
+typedef const char *Range;
+#define RANGE(pointer, bytes) (const char *)(pointer)
+template <class T> __device__ inline T load_inside(Range range, unsigned byte, bool live)
+{
+    return live ? *(const T *)(range + byte) : T{};
+}
+#endif
+#endif"""
+"""Loads that read 0 beyond the bytes of a range, without a branch: what is not `live` lies there.
+Before clang 20 there are none, and a branch it is.
+"""
+
+
 # CDNA multiplies bytes of which all have signs, or none: a*b = (a - 128)*b + 128*b.
 DOT_OF_BYTES = """#if __AMDGCN__
 #define SIGNED_DOT(a, b, acc) __builtin_amdgcn_sdot4(a, b, acc, false)
@@ -87,6 +136,7 @@ class Hip(CudaCpp):
     name = "HIP"
     depend = ""
     counters = COUNTERS
+    ranges = RANGES
     static_bytes = None
     exchanged = "__shfl_xor({value}, {distance})"
     has_copies = False

@@ -68,6 +68,7 @@ from luminal.shape.expression import Expression, Symbol
 
 SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
 SHARED_ALIGNMENT = 128  # bytes: of all banks of shared memory
+RANGE_BYTES = 1 << 31  # of ranges: what lies there or beyond is in none
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,11 @@ class Spelled:
         """
         numbers = {buffer.name: n for n, buffer in enumerate(self.expanded.buffers)}
         return tuple((numbers[tensor.source], tensor) for tensor in tensors(self.expanded))
+
+
+def range_of(buffer: str) -> str:
+    """The name of what tells loads where a buffer ends."""
+    return f"{buffer}_range"
 
 
 def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
@@ -236,6 +242,7 @@ class Walk:
             self.barrier, self.meeting = map(tensor_memory.meeting, (self.barrier, self.meeting))
         self.maps = {tensor: n for n, tensor in enumerate(tensors(kernel))}
         self.cluster = cluster_of(kernel)
+        self.ranged = self._ranged() if dialect.ranges else {}
         self.variables = variables(kernel)
         self.applied = {s.out for s in kernel.statements() if isinstance(s, Apply)}
         self.begun: set[int] = set()  # sums that have their beginnings
@@ -277,13 +284,28 @@ class Walk:
             for dtype in self._compared()
         ]
         vectors = self.dialect.vectors(_vectors(self.kernel))
-        return [*filter(None, extremes), *self._functions(), *vectors]
+        ranges = [self.dialect.ranges] if self.ranged else []
+        return [*filter(None, extremes), *ranges, *self._functions(), *vectors]
 
     def base_pointers(self) -> None:
         """The kernel's buffers in the memory that it is given."""
         for buffer, pointer in zip(self.kernel.buffers, self.pointers, strict=False):
             constant = "const " if buffer.role is Role.IN else ""
             self._pointer(buffer.name, buffer.dtype, self.dialect.base(pointer), constant)
+            if buffer.name in self.ranged:
+                size = self.ranged[buffer.name]
+                self._put(f"const Range {range_of(buffer.name)} = RANGE({buffer.name}, {size});")
+
+    def _ranged(self) -> dict[str, int]:
+        """The bytes of buffers that nobody writes and that are loaded under masks."""
+        loads = (s for s in self.kernel.statements() if isinstance(s, Load))
+        masked = {load.buffer for load in loads if load.mask is not None}
+        return {
+            buffer.name: size
+            for buffer in self.kernel.buffers
+            if buffer.name in masked and buffer.role is Role.IN and buffer.size.is_const
+            if (size := buffer.size.value * self.elements[buffer.name].size) < RANGE_BYTES
+        }
 
     def rest(self, depend: str) -> None:
         """All that follows a worker's number and that of all, up to the end; `depend` waits for
@@ -639,7 +661,11 @@ class Walk:
     def _load(self, statement: Load) -> None:
         type_ = statement.out.type
         text = self._element(statement, type_)
-        if statement.mask is not None:
+        if statement.mask is not None and statement.buffer in self.ranged:
+            byte = f"(unsigned)({self._at(statement)}) * {type_.dtype.size}u"
+            live, name = self._operand(statement.mask), range_of(statement.buffer)
+            text = f"load_inside<{self._type(type_)}>({name}, {byte}, {live})"
+        elif statement.mask is not None:
             # The conditional touches no memory where its condition is false, in C as in every
             # dialect.
             none = "0" if type_.lanes == 1 else self.dialect.joined(type_, ())
