@@ -86,6 +86,17 @@ SIMT_UNCHECKED inline void await_copies(int younger) {
     while (own.made < own.count && own.all[own.made % 512].batch < own.batches - younger)
         make(own.all[own.made++ % 512]), own.hidden = true;
 }
+// Those of all lanes of a warp at once, which end one by one and lie side by side behind the first
+// lane's, or else the device puts them there all the same.
+SIMT_UNCHECKED inline void copy_alone(void* to, const void* from, bool live, int size) {
+    copy(to, from, live, size);
+    own_copies().batches++;
+}
+inline void copy_beside(void* to, const void* from, bool live, int size, int line) {
+    uint64_t first = exchange((uint64_t)to, 0, line);
+    if ((uint64_t)to != first + lane() * size) refuse("copies beside its place in the row", line);
+    copy_alone(to, from, live, size);
+}
 inline unsigned own_warp() { return thread_index().x / warp_size(); }
 }
 """
@@ -174,7 +185,15 @@ TURNED = """    {{ unsigned row = {first} + lane % 4 * 2;
 COPY = """
 inline void {name}(void* to, const void* from, bool live) {{ simt::copy(to, from, live, {size}); }}
 """
+COPY_BESIDE = """
+inline void {name}_at(int line, const void* to, int further, const void* from, bool live) {{
+    simt::copy_beside((char*)to + further, from, live, {size}, line); }}
+#define {name}(...) {name}_at(__LINE__, __VA_ARGS__)
+"""
 COPIES = {
+    "await_copies_beside": """
+template <int N> void await_copies_beside() { simt::await_copies(N); }
+""",
     "commit_copies": """
 SIMT_UNCHECKED inline void commit_copies() { simt::own_copies().batches++; }
 """,
@@ -196,6 +215,8 @@ def without_assembly(text: str) -> tuple[str, str]:
 
 def _body(name: str) -> str | None:
     """What stands for a function; None for one that is no matter of this."""
+    if name.startswith("copy_beside_"):
+        return COPY_BESIDE.format(name=name, size=name.removeprefix("copy_beside_"))
     if name in COPIES or name.startswith("copy_"):
         return COPIES.get(name) or COPY.format(name=name, size=name.removeprefix("copy_"))
     dots = {name_of(dot): dot for dot in (*MATRIX_DOTS.values(), *MMA_SCALED)}

@@ -65,7 +65,9 @@ def hip_resources(text: str, architecture: str) -> Resources:
 
     Raises TextError with the words of either.
     """
-    _, remarks = _hip(text, architecture, "-c", "-o", os.devnull, *RESOURCES)
+    _, remarks = _hip(
+        text, architecture, "-S", "-Xclang", "-emit-obj", "-o", os.devnull, *RESOURCES
+    )
 
     def most(name: str) -> int:
         return max(int(n) for n in re.findall(rf"remark:\s+{name}: (\d+)", remarks))

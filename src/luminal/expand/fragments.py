@@ -10,6 +10,8 @@ Which factors are left there, swizzled memory says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from luminal.base.dots import SCALES, WORDS, Dot
 from luminal.base.dtypes import DType, float32, uint8, uint32
 from luminal.base.fragments import Fragment, fragment
@@ -107,12 +109,15 @@ def load_factor(tiles: Tiles, statement: Load) -> None:
         tiles.values[statement.out.id] = rows
         return
     count, size = held.words, memory_dtype(dtype).size
-    word = word_offset(statement.offset, held.neighbours, count)
+    is_word = word_offset(statement.offset, held.neighbours, count) is not None
+    runs = _runs(tiles, held)
     elements: Elements = {}
     for _, at in tiles.positions(held.outer):
         for element in range(held.fragment.elements):
-            parts = [_element(tiles, held, statement.offset, at, element, n) for n in range(count)]
-            if word is not None and count > 1:
+            parts = [
+                _element(tiles, held, runs, statement.offset, at, element, n) for n in range(count)
+            ]
+            if count > 1 and (is_word or _are_word(parts)):
                 offset, distance = parts[0]
                 place = tiles.index.place(offset, distance)
                 shift = count.bit_length() - 1
@@ -163,10 +168,37 @@ def _scale(tiles: Tiles, tile: Tile, at: Position) -> Operand:
     return tiles.said(value)
 
 
+def _runs(tiles: Tiles, held: _Held) -> Expression:
+    """Where a lane's first elements begin along their neighbours: as a multiple of their number,
+    so that what divides it is the same for all of them.
+    """
+    tiles.deal(held.sides.values())
+    side = next(side for side, axis in held.sides.items() if axis is held.neighbours)
+    whole = fragment(held.dot.fragments["abc".index(held.block)])
+    own = {target for _, target in whole.element_bits(side)}
+    low = next(bit for bit in range(len(own) + 1) if bit not in own)
+    bits = tuple((source, target - low) for source, target in whole.lane_bits(side))
+    if any(target < 0 for _, target in bits):
+        return held.neighbours + 0
+    number = opaque(f"{held.neighbours.name}.run", 0, (getattr(held.dot, side) >> low) - 1)
+    tiles.index.bind(number, tiles.bits_of_lane(bits))
+    return number * (1 << low)
+
+
+def _are_word(parts: Sequence[tuple[Expression, int]]) -> bool:
+    """Do places follow each other from a multiple of their number on?"""
+    first, *others = (offset + distance for offset, distance in parts)
+    follow = all(other - first is const(n) for n, other in enumerate(others, 1))
+    return follow and (first // len(parts)) * len(parts) is first
+
+
 def _element(
-    tiles: Tiles, held: _Held, offset: Expression, at: Position, element: int, n: int
-) -> tuple[Expression, int]:
-    """Where the n-th neighbour of a word lies: an offset that words share, and a distance."""
+    tiles: Tiles, held: _Held, runs: Expression, offset: Expression, at: Position, element: int,
+    n: int,
+) -> tuple[Expression, int]:  # fmt: skip
+    """Where the n-th neighbour of a word lies: an offset that words share, and a distance; `runs`
+    is where the lane's elements begin.
+    """
     tiles.deal(held.sides.values())
     axis = held.neighbours
     step = offset.coefficient(axis)
@@ -174,7 +206,8 @@ def _element(
     if step is not None and step.is_const:
         expr, distance = tiles.reach(offset, there)
         return expr, distance + n * step.constant
-    return tiles.reach(offset.substitute({axis: axis + n}), there)
+    place = runs + (tiles.pieces[axis].at(there.pop(axis)) + n)
+    return tiles.reach(offset.substitute({axis: place}), there)
 
 
 def _by_rows(tiles: Tiles, statement: Load, held: _Held) -> Elements | None:

@@ -36,7 +36,7 @@ some columns of them at a time when all has been added up, and store these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from luminal.algebra.frames import extent_of
@@ -57,7 +57,7 @@ from luminal.kernel.product_sides import Sides, sides_of
 from luminal.kernel.product_tiling import DEPTH, PLACE, ProductTiling, dealt, scale_digits
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
-from luminal.kernel.staging import Dimension, Staging, Walk
+from luminal.kernel.staging import Dimension, Staging, Walk, along
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
@@ -73,7 +73,6 @@ from luminal.kernel.tile_ir import (
     Space,
     Tile,
 )
-from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol, all_of, ceil_div, const
 
 LOADED = 32
@@ -90,7 +89,8 @@ def place_blocks(fused: Fused, tiling: ProductTiling) -> Placed:
 @dataclass(frozen=True, slots=True)
 class _Copy:
     """A factor on its way into shared memory, or its scales: its stage, the room of these, and the
-    two loops, outer first, that deal the copying to the lanes, `count` elements at once.
+    two loops, outer first, that deal the copying to the lanes: of `count` elements at once without
+    registers, or 0.
     """
 
     factor: Term
@@ -98,7 +98,7 @@ class _Copy:
     stage: Stage
     room: Staged
     walks: tuple[Walk, Walk]
-    count: int = 1
+    count: int
     is_scales: bool = False
 
 
@@ -126,7 +126,7 @@ class Products(CarriedLoops):
         self.cuts = {copy.room.buffer: cut for copy in self.copies if (cut := self.cut_of(copy))}
         self.by_lanes = [copy for copy in self.copies if copy.room.buffer not in self.cuts]
         self.by_lanes += self.scales
-        self.has_batches = not self.cuts or any(copy.count > 1 for copy in self.by_lanes)
+        self.has_batches = not self.cuts or any(copy.count for copy in self.by_lanes)
         # One for each block of the ring.
         self.phases = self.new_barriers() if self.cuts else ""
         self.rooms = self.new_barriers() if self.cuts and tiling.cluster > 1 else ""
@@ -213,23 +213,21 @@ class Products(CarriedLoops):
 
     def copy(self, side: int, factor: Term) -> _Copy:
         """Room for a factor's blocks, and the loops that deal the copying to the lanes."""
-        stage = self.tiling.stage(self.sides, side, factor)
         lengths = {DEPTH: self.tiling.deep, PLACE: self.tiling.across(side)}
+        count = self.tiling.copied(self.sides, side, factor)
+        for n in dict.fromkeys((count, 0)):
+            stage = self.tiling.stage(self.sides, side, factor, n)
+            (far, outer), (near, inner) = stage.fill
+            walks = (
+                self.walked(lengths[far], outer, far),
+                self.walked(lengths[near] // (n or 1), inner, near, n or 1),
+            )
+            if n == 0 or self.are_whole(factor, side, walks, n):
+                break
         room = self.staging.room_of(
             stage, {symbol: Dimension(symbol, const(size)) for symbol, size in lengths.items()}
         )
-        whole = self.tiling.copies_whole(self.sides, side, factor)
-        count = ACCESS // room.dtype.size if whole else 1
-        for n in dict.fromkeys((count, 1)):
-            (far, outer), (near, inner) = self.tiling.stage(self.sides, side, factor, n).fill
-            walks = (
-                self.walked(lengths[far], outer, far),
-                self.walked(lengths[near] // n, inner, near, n),
-            )
-            copy = _Copy(factor, side, stage, room, walks, n)
-            if n == 1 or self.are_whole(copy):
-                break
-        return copy
+        return _Copy(factor, side, stage, room, walks, n)
 
     @property
     def has_scales(self) -> bool:
@@ -249,12 +247,13 @@ class Products(CarriedLoops):
             self.walked(across, dealt(across, min(across, tiling.lanes // near), near), PLACE),
             self.walked(deep, dealt(deep, near), DEPTH, dot.block),
         )
-        return replace(copy, room=room, walks=walks, count=1, is_scales=True)
+        return replace(copy, room=room, walks=walks, count=0, is_scales=True)
 
-    def are_whole(self, copy: _Copy) -> bool:
+    def are_whole(self, factor: Term, side: int, walks: Iterable[Walk], count: int) -> bool:
         """Do the elements that a lane copies at once begin at multiples of them?"""
-        offset, _ = self.source(copy, self.blocks.fresh_axis(const(1)) + 0, Env(_places(copy)))
-        return (offset // copy.count) * copy.count is offset
+        here, step = Env(_places(walks)), self.blocks.fresh_axis(const(1)) + 0
+        offset, _ = self.source(factor, side, step, here)
+        return (offset // count) * count is offset
 
     # --- sums
 
@@ -279,7 +278,7 @@ class Products(CarriedLoops):
             sums.next = self.multiplied(sums.inner, step % 2, step)
             for copy, tiles in zip(copies, fetched, strict=True):
                 with self.carried_through(copy.walks, [tiles]) as held:
-                    here = Env(_places(copy))
+                    here = Env(_places(copy.walks))
                     self.values.store_staged(copy.room, here, held.inner[0], (step + 1) % 2)
                     held.next = held.inner
             self.barrier()
@@ -374,7 +373,7 @@ class Products(CarriedLoops):
             return []
         at = {**self.env.values, PLACE: self.firsts[copy.side], DEPTH: step * self.tiling.deep}
         at = {axis: self.values.canonical(at[axis]) for axis in factor.axes}
-        source = self.values.operand(self.read_at(copy), Role.IN)
+        source = self.values.operand(self.read_at(copy.factor), Role.IN)
         return factor.boxes(source, copy.room, turn, at)
 
     def step(self) -> tuple[Symbol, Expression, TileChoice]:
@@ -411,7 +410,7 @@ class Products(CarriedLoops):
         """What the lanes hold of the block of a step, until there is room for it."""
         start = self.values.literal(bytes(copy.room.dtype.size), copy.room.dtype)
         with self.carried_through(copy.walks, [start]) as held:
-            held.next = [self.value(copy, step, Env(_places(copy)))]
+            held.next = [self.value(copy, step, Env(_places(copy.walks)))]
         (result,) = held.results
         return result
 
@@ -420,29 +419,41 @@ class Products(CarriedLoops):
         depth, here = self.blocks.depth, Env({})
         for walk in copy.walks:
             here = self.staging.open(walk, here)
-        if copy.count == 1:
+        if not copy.count:
             self.values.store_staged(copy.room, here, self.value(copy, step, here), turn)
         else:
-            to, name = self.values.canonical(copy.room.offset(here, turn)), copy.room.buffer
-            offset, guard = self.source(copy, step, here)
-            source = self.values.operand(self.read_at(copy), Role.IN)
+            to = self.values.canonical(copy.room.offset(here, turn, straight=True))
+            offset, guard = self.source(copy.factor, copy.side, step, self.moved_back(copy, here))
+            source, name = self.values.operand(self.read_at(copy.factor), Role.IN), copy.room.buffer
             self.blocks.put(Copy(name, to, source, offset, copy.count, guard), self.blocks.depth)
         self.blocks.close_to(depth)
 
-    def source(self, copy: _Copy, step: Expression, here: Env) -> tuple[Expression, Expression]:
+    def moved_back(self, copy: _Copy, here: Env) -> Env:
+        """The point of what comes to a place where pieces have moved along."""
+        stage, size = copy.stage, copy.room.dtype.size
+        if not stage.piece:
+            return here
+        outer, inner = stage.order
+        extent = const(self.tiling.deep if inner is DEPTH else self.tiling.across(copy.side))
+        line, place = here.values[outer], here.values[inner]
+        return here.bind({inner: along(place, line, extent, stage.piece, size, back=True)})
+
+    def source(
+        self, factor: Term, side: int, step: Expression, here: Env
+    ) -> tuple[Expression, Expression]:
         """Where what is copied lies, and whether it is inside."""
-        env, _ = self.point(copy, step, here)
-        offset = self.read_at(copy).offset(env.values)
+        env, _ = self.point(side, step, here)
+        offset = self.read_at(factor).offset(env.values)
         return self.values.canonical(offset), self.values.canonical(env.guard)
 
-    def read_at(self, copy: _Copy) -> Place:
+    def read_at(self, factor: Term) -> Place:
         """Where what is copied without registers lies."""
-        term = self.tiling.source(self.sides, copy.factor)
+        term = self.tiling.source(self.sides, factor)
         assert term is not None
         return self.sides.fused.reads[term]
 
     def point(
-        self, copy: _Copy, step: Expression, here: Env, number: int = 0
+        self, side: int, step: Expression, here: Env, number: int = 0
     ) -> tuple[Env, Expression]:
         """The point of an element of a factor's block, of pairs that of the value of a number in
         it, and whether it is before the sum's end.
@@ -453,22 +464,22 @@ class Products(CarriedLoops):
         divides = extent // deep * deep is extent
         inside = step < extent // deep if divides else k < extent
         inside = TRUE if self.values.holds(inside) else inside
-        place = self.firsts[copy.side] + here.values[PLACE]
-        guard = all_of([inside, self.unproved(place, self.lengths[copy.side])])
+        place = self.firsts[side] + here.values[PLACE]
+        guard = all_of([inside, self.unproved(place, self.lengths[side])])
         if self.values_of_step > 1:
             # Halves of a block of scales make its pairs, as they lie in weights.
             assert self.tiling.dot is not None
             half = self.tiling.dot.block
             k = k // half * (2 * half) + k % half + number * half
-        bound = positions(self.lengths[copy.side], place) | positions(self.summed, k)
+        bound = positions(self.lengths[side], place) | positions(self.summed, k)
         return Env({**self.env.values, **bound}, guard), inside
 
     def value(self, copy: _Copy, step: Expression, here: Env) -> Tile:
         """An element of a factor's block; 0 beyond the end of the sum."""
-        env, inside = self.point(copy, step, here)
+        env, inside = self.point(copy.side, step, here)
         term, dtype = copy.stage.term, copy.room.dtype
         if self.has_scales:
-            env_of = [self.point(copy, step, here, n)[0] for n in range(self.values_of_step)]
+            env_of = [self.point(copy.side, step, here, n)[0] for n in range(self.values_of_step)]
             tile = self.of_blocks(copy, env_of)
         else:
             is_kept = term.dtype is dtype
@@ -640,9 +651,9 @@ class Products(CarriedLoops):
         return TRUE if self.values.holds(condition) else condition
 
 
-def _places(copy: _Copy) -> dict[Symbol, Expression]:
+def _places(walks: Iterable[Walk]) -> dict[Symbol, Expression]:
     """The positions in a block at which the loops of a copy are."""
-    first, second = (walk.positions(walk.axis) for walk in copy.walks)
+    first, second = (walk.positions(walk.axis) for walk in walks)
     return {**first, **second}
 
 

@@ -35,6 +35,8 @@ class ProductTiling:
     `short`: are 16-bit floats widened only where they are multiplied? By a `dot` a tile is that of
     all lanes that multiply together. `ring`: do lanes copy without registers what lies as it is
     multiplied? `boxes`: does the device bring what of that it can be told of?
+    A lane copies `word` bytes at once; lanes that step together copy so many bytes `beside` each
+    other, 0 where each copies wherever it likes.
     Groups walk the blocks in bands of `band` rows of them, column by column. So many groups are a
     `cluster`, which is a part of a band: blocks of the same columns, which they bring together.
     """
@@ -49,6 +51,8 @@ class ProductTiling:
     dot: Dot | None = None
     ring: bool = False
     boxes: bool = False
+    word: int = ACCESS
+    beside: int = 0
     band: int = 1
     cluster: int = 1
 
@@ -131,20 +135,21 @@ class ProductTiling:
         of_block = dot.n if side else dot.m
         return swizzle_of((self.deep if self.is_along_sum(side) else of_block) * dot.a.size)
 
-    def stage(self, sides: Sides, side: int, factor: Term, count: int = 1) -> Stage:
+    def stage(self, sides: Sides, side: int, factor: Term, count: int = 0) -> Stage:
         """How a factor is copied into shared memory for each block of the sum, so many elements at
-        once.
+        once without registers, or by them.
         """
         term = self.kept(sides, factor)
         size = multiplied(term, self.dot).size
         lengths = {DEPTH: self.deep, PLACE: self.across(side)}
-        lengths[DEPTH if self.deep_first[side] else PLACE] //= count
+        row = lengths[DEPTH if self.deep_first[side] else PLACE] * size
+        lengths[DEPTH if self.deep_first[side] else PLACE] //= count or 1
         outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
         # What is computed on its way is read 16 bytes at a time, where it lies so; but runs of what
         # is turned on its way would be stored in one bank.
         along_sum = self.dot is not None and self.is_along_sum(side)
         is_turned = along_sum and not self.deep_first[side]
-        has_runs = self.dot is not None and count == 1 and not is_turned
+        has_runs = self.dot is not None and count == 0 and not is_turned
         run = min(ACCESS // size, lengths[inner]) if has_runs else 1
         near = min(lengths[inner] // run, self.lanes)
         far = min(lengths[outer], self.lanes // near)
@@ -162,10 +167,14 @@ class ProductTiling:
             # rows of 16 bytes, loaded together, lie in banks of their own.
             order = (PLACE, DEPTH) if along_sum else order
             pad = ACCESS if along_sum or size == 2 else 2 * ACCESS
-        swizzle = self.swizzle(side)
+        swizzle, piece = self.swizzle(side), 0
+        if count and self.beside and row % self.beside:
+            # Lines that lanes copy together leave no room for padding: pieces of 16 bytes move
+            # along instead. What is turned on its way is read by elements, and lies as it is.
+            pad, piece = 0, ACCESS // size if along_sum and row > ACCESS else 0
         return Stage(
             term, DEPTH, order, fill, 0 if swizzle else pad, self.dot, Space.SHARED, self.buffers,
-            swizzle,
+            swizzle, piece,
         )  # fmt: skip
 
     def source(self, sides: Sides, factor: Term) -> Term | None:
@@ -184,6 +193,13 @@ class ProductTiling:
         is_own = term is factor or (factor.op == "Cast" and term is factor.args[0])
         return term if is_own and term in sides.fused.reads else None
 
+    def copied(self, sides: Sides, side: int, factor: Term) -> int:
+        """How many elements of a factor lanes copy at once without registers; 0 if they cannot."""
+        term = self.source(sides, factor)
+        if term is None or not self.copies_whole(sides, side, factor):
+            return 0
+        return self.word // term.dtype.size
+
     def copies_whole(self, sides: Sides, side: int, factor: Term) -> bool:
         """Can lanes copy a factor without registers? It must lie along what is kept side by side,
         in whole words.
@@ -191,8 +207,11 @@ class ProductTiling:
         term = self.source(sides, factor)
         if term is None:
             return False
-        place, count = sides.fused.reads[term], ACCESS // term.dtype.size
-        if place.layout != ROW_MAJOR or not place.frame:
+        place, count = sides.fused.reads[term], self.word // term.dtype.size
+        if place.layout != ROW_MAJOR or not place.frame or not count:
+            return False
+        # Where lanes copy beside each other, all do.
+        if self.beside and self.deep * self.across(side) < count * self.lanes:
             return False
         mine = sides.columns if side else sides.rows
         along = (sides.summed if self.deep_first[side] else mine)[-1].members[-1]
@@ -232,7 +251,8 @@ def scale_digits(tiling: ProductTiling, side: int) -> list[tuple[Expression, Exp
 def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:
     """Shared memory that a tiling takes, with that of what tells the end of products."""
     staged = sum(
-        tiling.bytes_of(tiling.stage(sides, side, factor), side) for side, factor in sides.kept
+        tiling.bytes_of(tiling.stage(sides, side, factor, tiling.copied(sides, side, factor)), side)
+        for side, factor in sides.kept
     )
     staged += tiling.scale_bytes(sides)
     return staged + ALIGNMENT * (tiling.dot is not None and tiling.dot.in_tensor)

@@ -49,7 +49,8 @@ class Stage:
     differ and the innermost loop has a tile, values are transposed in registers on their way
     (transposed packing). There
     are so many `buffers` in this `space`, filled in turns. In lines of `swizzle` bytes of the
-    innermost dimension pieces change places.
+    innermost dimension pieces change places; or, of that dimension as it is, pieces of `piece`
+    elements move along by the number of the line.
     """
 
     term: Term
@@ -61,6 +62,7 @@ class Stage:
     space: Space = Space.SCRATCH
     buffers: int = 1
     swizzle: int = 0
+    piece: int = 0
 
 
 @dataclass(frozen=True, slots=True)

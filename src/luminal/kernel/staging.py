@@ -24,6 +24,7 @@ from luminal.kernel.staged import Staged
 from luminal.kernel.tile_ir import Space, Tile
 from luminal.shape.expression import ZERO, Expression, Symbol, const, opaque
 
+ALL_BANKS = 128  # bytes of shared memory, a word in each bank
 Positions = Callable[[Expression], Mapping[Symbol, Expression]]
 Elements = Callable[[Env], Iterable[tuple[Env, Tile]]]
 """Where elements lie and what they are, at a point of the loops that fill a stage."""
@@ -70,30 +71,24 @@ class Staging:
         space: Space = Space.SCRATCH,
         buffers: int = 1,
         swizzle: int = 0,
+        piece: int = 0,
     ) -> Staged:
-        """A new buffer; `pad`, `space`, `buffers` and `swizzle` as in `Stage`."""
+        """A new buffer; `pad`, `space`, `buffers`, `swizzle` and `piece` as in `Stage`."""
         if swizzle:
             outer, inner = dimensions
             dimensions = _in_lines(outer, inner, swizzle // dtype.size)
-        position: Expression = sum((d.within for d in dimensions if d.count > 1), start=ZERO)
-        stride: Expression = const(1)
-        for dimension in dimensions:
-            if dimension.count > 1:
-                stride = const(dimension.count)
-        # Row-major, the last dimension innermost. Padding stands where the outermost dimension
-        # steps to its next position: rows a power of two long would meet in the same sets of a
-        # cache, or in one bank of shared memory.
-        for number, dimension in reversed([*enumerate(dimensions)]):
-            position = position + dimension.digit * stride
-            stride = stride * dimension.extent
-            if number == 1:
-                stride = stride + pad // dtype.size
-        turn: Symbol | None = None
-        if buffers > 1:
-            turn = opaque("turn")
-            position = turn * stride + position
-        name = self.values.new_buffer(dtype, stride * buffers, space, swizzle)
-        return Staged(name, dtype, position, self.blocks.depth, turn)
+        straight = dimensions
+        if piece:
+            outer, inner = dimensions
+            moved = along(inner.digit, outer.digit, inner.extent, piece, dtype.size)
+            dimensions = outer, Dimension(moved, inner.extent)
+        turn: Symbol | None = None if buffers == 1 else opaque("turn")
+        position, size = _row_major(dimensions, pad // dtype.size)
+        plain, _ = _row_major(straight, pad // dtype.size)
+        if turn is not None:
+            position, plain = turn * size + position, turn * size + plain
+        name = self.values.new_buffer(dtype, size * buffers, space, swizzle)
+        return Staged(name, dtype, position, self.blocks.depth, turn, plain)
 
     def room_of(self, stage: Stage, dimensions: Mapping[Symbol, Dimension]) -> Staged:
         """The buffer of a stage, its dimensions given by their symbols."""
@@ -104,6 +99,7 @@ class Staging:
             space=stage.space,
             buffers=stage.buffers,
             swizzle=stage.swizzle,
+            piece=stage.piece,
         )
 
     def open(self, walk: Walk, env: Env) -> Env:
@@ -121,6 +117,37 @@ class Staging:
         for here, tile in elements(env):
             self.values.store_staged(room, here, tile)
         self.blocks.close_to(depth)
+
+
+def _row_major(dimensions: Sequence[Dimension], pad: int) -> tuple[Expression, Expression]:
+    """The position in a buffer of these dimensions, the last one innermost, and its size."""
+    position: Expression = sum((d.within for d in dimensions if d.count > 1), start=ZERO)
+    stride: Expression = const(1)
+    for dimension in dimensions:
+        if dimension.count > 1:
+            stride = const(dimension.count)
+    # Padding stands where the outermost dimension steps to its next position: rows a power of two
+    # long would meet in the same sets of a cache, or in one bank of shared memory.
+    for number, dimension in reversed([*enumerate(dimensions)]):
+        position = position + dimension.digit * stride
+        stride = stride * dimension.extent
+        if number == 1:
+            stride = stride + pad
+    return position, stride
+
+
+def along(
+    place: Expression, line: Expression, extent: Expression, piece: int, size: int, *,
+    back: bool = False,
+) -> Expression:  # fmt: skip
+    """Where a place of a line of so many, of `size` bytes each, lies when pieces move along: one
+    further in each line, or in each part of all banks that several lines have; or `back` again.
+    """
+    pieces = extent // piece
+    shift = line // max(1, ALL_BANKS // (extent.value * size))
+    if back:
+        shift = shift * (pieces - 1)
+    return (place // piece + shift) % pieces * piece + place % piece
 
 
 def _in_lines(outer: Dimension, inner: Dimension, width: int) -> Sequence[Dimension]:

@@ -20,8 +20,11 @@ from tests.simt.driver import CheckedDriver
 
 
 @cache
-def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA) -> CBackend:
-    """A device of the dialect with these dots, on the shims."""
+def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA, copies: int | None = None) -> CBackend:
+    """A device of the dialect with these dots, on the shims, whose lanes copy so many bytes to
+    shared memory without registers: of CUDA 16 if nothing else is said, of others none.
+    """
+    copies = 16 * (name == "cuda") if copies is None else copies
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
     own, row = DIALECTS[name], max(dot.together for dot in dots)
@@ -35,8 +38,8 @@ def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA) -> CBackend:
 
     Checked.base = name
     groups = Groups(
-        2 * row, 4 * row, 32 << 10, is_rule=True, subgroup=row, copies=own.has_copies,
-        begins_early=bool(own.depend),
+        2 * row, 4 * row, 32 << 10, is_rule=True, subgroup=row, copies=copies,
+        copies_beside=own.copies_beside, begins_early=bool(own.depend),
     )  # fmt: skip
     return Checked(machine(name, 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
 

@@ -34,7 +34,7 @@ NEAR = 1e-2  # results of bfloat16, which rounds to 2**-9
 @cache
 def backend() -> Both:
     """A device of groups of two teams that multiply together."""
-    groups = replace(SMALL, lanes=8, most=16, subgroup=4, copies=True)
+    groups = replace(SMALL, lanes=8, most=16, subgroup=4, copies=16)
     return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=(MADE_UP_CHAIN,)), groups=groups)
 
 

@@ -27,7 +27,7 @@ from tests.backends.groups.both_meanings import SMALL, Both
 def backend(dots: tuple[Dot, ...] = MADE_UP) -> Both:
     """A device of groups with these dots: of as few lanes as multiply together, and more."""
     together = max(dot.together for dot in dots)
-    groups = replace(SMALL, lanes=2 * together, most=4 * together, subgroup=together, copies=True)
+    groups = replace(SMALL, lanes=2 * together, most=4 * together, subgroup=together, copies=16)
     return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
 
 
@@ -62,7 +62,7 @@ def in_tensor() -> Both:
 def from_memory() -> Both:
     """A device that prefers dots whose factors stay in shared memory to NVIDIA's others."""
     groups = replace(
-        SMALL, lanes=8, most=32, subgroup=1, copies=True, boxes=True, cluster=2,
+        SMALL, lanes=8, most=32, subgroup=1, copies=16, boxes=True, cluster=2,
         pipes=replace(USUAL, matrix=64, left=4096), left=MADE_UP_FROM_MEMORY,
     )  # fmt: skip
     others = (MMA_BF16, MMA_F16, MMA_S8, MMA_TF32)

@@ -27,28 +27,30 @@ CHIPS = (
     # A100 SXM, 80 GB: NVIDIA A100 Tensor Core GPU Architecture.
     Chip("sm_80", 108, REGISTERS, 164 * K, 163 * K, 2048, GROUP, ROW, 40 * M, 2.039e12, 1.41e9,
          Pipes(issue=128, f32=64, f64=32, i32=64, special=16, exchange=32, shared=32,
-               matrix=1024, matrix_f64=64), dots=DOTS),
+               matrix=1024, matrix_f64=64), dots=DOTS, copies=16),
     # GeForce RTX 3090: NVIDIA Ampere GA102 GPU Architecture.
     Chip("sm_86", 82, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 6 * M, 936e9, 1.695e9,
          Pipes(issue=128, f32=128, f64=2, i32=64, special=16, exchange=32, shared=32,
-               matrix=256, matrix_f64=2), dots=DOTS),
+               matrix=256, matrix_f64=2), dots=DOTS, copies=16),
     # GeForce RTX 4090: NVIDIA Ada GPU Architecture.
     Chip("sm_89", 128, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 72 * M, 1.008e12, 2.52e9,
          Pipes(issue=128, f32=128, f64=2, i32=64, special=16, exchange=32, shared=32,
-               matrix=256, matrix_f64=2), dots=DOTS_89),
+               matrix=256, matrix_f64=2), dots=DOTS_89, copies=16),
     # H100 SXM: NVIDIA H100 Tensor Core GPU Architecture. Under load it runs below its 1.98 GHz.
     Chip("sm_90a", 132, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 50 * M, 3.35e12, 1.755e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
-               matrix=1270, left=2048, matrix_f64=128), dots=DOTS_89, is_chained=True, left=WGMMA),
+               matrix=1270, left=2048, matrix_f64=128), dots=DOTS_89, copies=16, is_chained=True,
+         left=WGMMA),
     # B200: NVIDIA Blackwell Architecture Technical Brief, and the data sheet of HGX B200: 2.25e15
     # dense operations of bf16 a second, 4096 products a unit and cycle.
     Chip("sm_100a", 148, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 126 * M, 8e12, 1.85e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
-               matrix=1270, left=4096, matrix_f64=64), dots=DOTS_89, is_chained=True, left=TCGEN05),
+               matrix=1270, left=4096, matrix_f64=64), dots=DOTS_89, copies=16, is_chained=True,
+         left=TCGEN05),
     # GeForce RTX 5090: NVIDIA RTX Blackwell GPU Architecture; all its pipes compute integers.
     Chip("sm_120a", 170, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 96 * M, 1.792e12, 2.407e9,
          Pipes(issue=128, f32=128, f64=2, i32=128, special=16, exchange=32, shared=32,
-               matrix=256, matrix_f64=2), dots=DOTS_120, is_chained=True),
+               matrix=256, matrix_f64=2), dots=DOTS_120, copies=16, is_chained=True),
 )
 # fmt: on
 CHAINED = 90  # capability from which kernels wait for earlier launches by themselves
@@ -71,7 +73,7 @@ def present(number: int) -> Chip:
     name = architecture(10 * facts["major"] + facts["minor"])
     chip = nearest(name, CHIPS, capability)
     if capability(name) < OLDEST:
-        chip = replace(chip, dots=())
+        chip = replace(chip, dots=(), copies=0)
     return chip.told(
         {
             "units": facts["units"],

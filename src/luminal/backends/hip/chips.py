@@ -25,7 +25,7 @@ CHIPS = (
     # Instinct MI300X.
     Chip("gfx942", 304, 128 * K, LDS, LDS, 2048, GROUP, WIDE, 256 * M, 5.3e12, 2.1e9,
          Pipes(issue=64, f32=64, f64=64, i32=64, special=16, exchange=32, shared=32, matrix=1024,
-               matrix_f32=128, matrix_f64=128), dots=(*MFMA_3, UINT8_BY_INT8)),
+               matrix_f32=128, matrix_f64=128), dots=(*MFMA_3, UINT8_BY_INT8), copies=4),
     # Radeon RX 7900 XTX. Pairs of f32 operations in one instruction are not counted on.
     Chip("gfx1100", 96, 96 * K, LDS, LDS, 1024, GROUP, NARROW, 96 * M, 960e9, 2.5e9,
          Pipes(issue=64, f32=64, f64=2, i32=64, special=16, exchange=32, shared=32, matrix=256),

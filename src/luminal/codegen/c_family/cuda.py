@@ -149,7 +149,6 @@ class CudaCpp(Dialect):
     part_barrier = "PART_BARRIER({lanes});"
     lane_in_rows = lane
     exchanged = "__shfl_xor_sync(0xffffffffu, {value}, {distance})"
-    has_copies = True
     instructions = frozenset({
         ("load_matrix", Type(uint32)), ("widen_half", Type(float32)),
         ("narrow_half", Type(uint16)), ("narrow_bfloat", Type(uint16)),

@@ -33,7 +33,9 @@ class Dialect(ABC):
     differs in the bit {distance}. `integers` is the array of i64 in memory that a kernel with
     parameters reads them from. `not_unrolled` stands before a loop whose trips meet at a barrier,
     where a compiler would unroll it. `instructions` are those of the operations that only some
-    machines have; `has_copies`: do lanes copy to shared memory without registers?
+    machines have; `copies_beside`: what lanes that step together copy to shared memory
+    without registers comes there side by side, and they wait until so many copies are left of all
+    and not batches.
     `has_short_addresses`: what fits in an i32 is computed in 32 bits. A group's memory of more than
     `static_bytes` is given by the launch; None: all is declared.
 
@@ -73,7 +75,7 @@ class Dialect(ABC):
     not_unrolled: str = ""
     instructions: Instructions = frozenset()
     in_shared: str = ""
-    has_copies: bool = False
+    copies_beside: bool = False
     has_short_addresses: bool = True
     static_bytes: int | None = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from luminal.base.dots import UINT8_BY_INT8, Dot
 from luminal.base.dtypes import int32
 from luminal.codegen.c_family import matrices
@@ -139,7 +141,7 @@ class Hip(CudaCpp):
     ranges = RANGES
     static_bytes = None
     exchanged = "__shfl_xor({value}, {distance})"
-    has_copies = False
+    copies_beside = True
     instructions = frozenset({(UINT8_BY_INT8.name, Type(int32))})
     not_unrolled = "#pragma unroll 1"
     """Else clang writes out all blocks of a product and loads them together: 256 registers where 61
@@ -148,6 +150,9 @@ class Hip(CudaCpp):
 
     def multiply(self, dot: Dot) -> str:
         return matrices.amdgcn(dot) if dot.name in matrices.AMD_BUILT_IN else super().multiply(dot)
+
+    def copies(self, sizes: Sequence[int]) -> Sequence[str]:
+        return matrices.load_lds(sizes)
 
     def instruction(self, operation: str) -> str:
         return DOT_OF_BYTES

@@ -18,7 +18,15 @@ from luminal.base.swizzles import SWIZZLES, Swizzle
 from luminal.codegen.c_family import phases, tensor_memory, warpgroups
 from luminal.codegen.c_family.dialect import DYNAMIC, Dialect
 from luminal.codegen.c_family.in_place import variables
-from luminal.codegen.c_family.matrices import AWAIT, COMMIT, copier_of, loader_of, name_of
+from luminal.codegen.c_family.matrices import (
+    AWAIT,
+    AWAIT_BESIDE,
+    COMMIT,
+    MOST_AWAITED,
+    copier_of,
+    loader_of,
+    name_of,
+)
 from luminal.codegen.c_family.spelling import (
     EXTREMES,
     INSTRUCTIONS,
@@ -190,6 +198,25 @@ def tensors(kernel: Kernel) -> tuple[Tensor, ...]:
     """What a kernel's boxes are cut out of, each once."""
     boxes = (s for s in kernel.statements() if isinstance(s, CopyBox))
     return tuple(dict.fromkeys(box.tensor for box in boxes))
+
+
+def fewest_copies(kernel: Kernel) -> int:
+    """The copies that a batch has at least, of those that every lane makes."""
+    batches: list[int] = []
+
+    def walk(body: Sequence[Statement]) -> None:
+        count = 0
+        for statement in body:
+            if isinstance(statement, Copy):
+                count += 1
+            elif isinstance(statement, Commit) and statement.of is Batch.COPIES:
+                batches.append(count)
+                count = 0
+            elif isinstance(statement, Loop | If):
+                walk(statement.body)
+
+    walk(kernel.body)
+    return min(batches, default=0)
 
 
 def cluster_of(kernel: Kernel) -> int:
@@ -474,6 +501,8 @@ class Walk:
                     self._put(tensor_memory.COMMITTED)
                 case Await(younger, Batch.PRODUCTS) if self.kernel.tensor:
                     self._put(tensor_memory.awaited(younger))
+                case Commit(Batch.COPIES) if self.dialect.copies_beside:
+                    pass
                 case Commit(of):
                     if of is Batch.PRODUCTS:
                         self.summed.append({})
@@ -481,6 +510,9 @@ class Walk:
                 case Await(younger, Batch.PRODUCTS):
                     self._put(f"{warpgroups.AWAIT}<{younger}>();")
                     self._awaited(younger)
+                case Await(younger) if self.dialect.copies_beside:
+                    left = min(younger * fewest_copies(self.kernel), MOST_AWAITED)
+                    self._put(f"{AWAIT_BESIDE}<{left}>();")
                 case Await(younger):
                     self._put(f"{AWAIT}<{younger}>();")
 
@@ -536,8 +568,12 @@ class Walk:
     def _copy(self, statement: Copy) -> None:
         source = Fetch(statement.source, statement.source_address, statement.source_distance)
         live = "true" if statement.live is None else self._operand(statement.live)
-        name = copier_of(statement.count * self.elements[statement.buffer].size)
-        self._put(f"{name}(&{self._place(statement)}, &{self._place(source)}, {live});")
+        size, beside = self.elements[statement.buffer].size, self.dialect.copies_beside
+        name, place = copier_of(statement.count * size, beside), self._place(statement)
+        if beside:  # where the first lane's begin is told once, and all else behind it
+            address, further = self._operand(statement.address), statement.distance * size
+            place = f"{statement.buffer}[{address}], {further}"
+        self._put(f"{name}(&{place}, &{self._place(source)}, {live});")
 
     def _at_phase(self, statement: AtPhase) -> None:
         step, number = statement.step, statement.number

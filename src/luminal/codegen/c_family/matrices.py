@@ -21,7 +21,7 @@ from luminal.base.dtypes import (
     int32,
 )
 
-COMMIT, AWAIT = "commit_copies", "await_copies"
+COMMIT, AWAIT, AWAIT_BESIDE = "commit_copies", "await_copies", "await_copies_beside"
 PTX = {bfloat16: "bf16", float16: "f16", float32: "tf32", int8: "s8", float64: "f64",
        float8_e4m3fn: "e4m3", float8_e5m2: "e5m2"}  # fmt: skip
 PTX_SUMS = {float32: "f32", int32: "s32", float64: "f64"}
@@ -178,9 +178,9 @@ def ldmatrix(count: int, turned: bool) -> str:
     )
 
 
-def copier_of(size: int) -> str:
-    """The function that copies so many bytes."""
-    return f"copy_{size}"
+def copier_of(size: int, beside: bool = False) -> str:
+    """The function that copies so many bytes, beside those of the lane before or anywhere."""
+    return f"copy_{'beside_' * beside}{size}"
 
 
 def cp_async(sizes: Sequence[int]) -> list[str]:
@@ -204,3 +204,31 @@ def cp_async(sizes: Sequence[int]) -> list[str]:
         '{ asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }'
     )
     return lines
+
+
+# The built-in function would do, but clang 22 waits for all copies at every barrier. Assembly stays
+# as it is, and nothing else in these kernels uses m0, which is there one wait state before it is
+# read (AMD's manual of CDNA 3, required wait states).
+def load_lds(sizes: Sequence[int]) -> list[str]:
+    """AMD's copies to shared memory without registers: the lane of a number copies so many bytes
+    behind where the first lane does. What is not `live` is copied from zeros.
+    """
+    lines = ["alignas(16) __device__ const unsigned zeros[4] = {};"]
+    for size in sizes:
+        name, code = copier_of(size, beside=True), f"global_load_lds_dword{LDS_WORDS[size]}"
+        lines.append(
+            f"__device__ inline void {name}(const void *to, int further, const void *from, "
+            "bool live) { const int at = __builtin_amdgcn_readfirstlane((unsigned long long)to); "
+            "const void *const source = live ? from : zeros; "
+            f'asm volatile("s_mov_b32 m0, %0\\n s_nop 0\\n {code} %1, off" '
+            ':: "s"(at + further), "v"(source) : "memory"); }'
+        )
+    lines.append(
+        f"template <int N> __device__ inline void {AWAIT_BESIDE}() "
+        '{ asm volatile("s_waitcnt vmcnt(%0)" :: "n"(N) : "memory"); }'
+    )
+    return lines
+
+
+LDS_WORDS = {4: "", 16: "x4"}  # of 16 bytes from CDNA 4 on
+MOST_AWAITED = 63  # copies of a lane that may be under way behind a wait, which counts so far

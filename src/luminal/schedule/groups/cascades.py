@@ -34,6 +34,7 @@ from luminal.kernel.streamed import (
     shared_bytes,
     streamed,
 )
+from luminal.memory.alignment import ACCESS
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.powers import ceiling, floor
 from luminal.schedule.groups.runs import longest_run
@@ -190,7 +191,7 @@ def fragments(
 def copies_whole(stream: Streamed, tiling: FragmentTiling, groups: Groups) -> bool:
     """Can lanes copy what lies along the steps without registers?"""
     copied = [b for (_, side), b in blocks_of(stream, tiling).items() if side]
-    return groups.copies and lie_whole(stream, copied)
+    return groups.copies == ACCESS and not groups.copies_beside and lie_whole(stream, copied)
 
 
 REGISTERS = 64 << 10  # of a unit, of which a lane has what it multiplies and some more,

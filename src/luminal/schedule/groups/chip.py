@@ -63,6 +63,7 @@ class Chip:
     cache, and `memory` bytes a second at `hertz`. `like`: the row that speaks where nothing is
     known of the chip itself. `dots`: its instructions for matrices, the preferred ones first;
     `left`: those whose factors stay in shared memory, which kernels may use instead.
+    `copies`: bytes that a lane copies to shared memory at once without registers.
     `is_chained`: kernels can wait for earlier launches by themselves.
     """
 
@@ -82,6 +83,7 @@ class Chip:
     dots: tuple[Dot, ...] = ()
     is_chained: bool = False
     left: tuple[Dot, ...] = ()
+    copies: int = 0
 
     def __str__(self) -> str:
         return f"{self.name}, taken for {self.like}" if self.like else self.name

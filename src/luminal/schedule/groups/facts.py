@@ -18,9 +18,10 @@ class Groups:
     The lanes of a `subgroup` step together and exchange values without memory; 1: none do.
     `in_vectors`: a compiler makes vectors of so many lanes, as for CPUs, and sees that they share a
     value only where all of a group do.
-    `copies`: do lanes copy to shared memory without registers? `boxes`: does a device do so
-    that is asked for a block, for so many groups of a `cluster` at once? `pipes`: how fast a unit
-    is, by instructions for matrices too. `left`: those of these whose factors stay in shared
+    `copies`: the bytes that a lane copies to shared memory at once without registers, 0 if it does
+    not; `copies_beside`: do lanes that step together copy beside each other? `boxes`: does a device
+    do so that is asked for a block, for so many groups of a `cluster` at once? `pipes`: how fast a
+    unit is, by instructions for matrices too. `left`: those of these whose factors stay in shared
     memory.
     `begins_early`: a kernel may begin while the one ahead still runs, and waits for it by itself.
     """
@@ -31,7 +32,8 @@ class Groups:
     is_rule: bool
     subgroup: int = 1
     in_vectors: bool = False
-    copies: bool = False
+    copies: int = 0
+    copies_beside: bool = False
     boxes: bool = False
     cluster: int = 1
     pipes: Pipes = USUAL

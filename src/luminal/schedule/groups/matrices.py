@@ -20,6 +20,7 @@ from luminal.kernel.product_blocks import LOADED
 from luminal.kernel.product_boxes import cut
 from luminal.kernel.product_sides import Sides
 from luminal.kernel.product_tiling import ProductTiling, shared_bytes
+from luminal.memory.alignment import ACCESS
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.pipes import FAR
 from luminal.schedule.groups.powers import powers_to
@@ -66,14 +67,17 @@ class MatrixChoices:
         light = [n for n in depths if not self.is_heavy(self.made(shape, n, 2))]
         rule = rule if rule in light else max(light, default=min(depths))
         deep = choices.pick("deep", rule, depths)
-        ways = [LANES, VALUES] if self.copies_whole(self.made(shape, deep, 2)) else [VALUES]
+        ways = [VALUES]
+        if self.copies_whole(self.made(shape, deep, 2)):
+            # Words of 4 bytes are four copies for one load and one store.
+            ways.insert(0 if self.groups.copies == ACCESS else 1, LANES)
         boxed = self.made(shape, deep, 2, ring=True)
         if self.brings(boxed):
             ways = [BOXES, *ways]
         way = choices.pick("copies", ways[0], ways)
         ring = way != VALUES
         wanted = [n for n in (blocks, *RING) if n > 1] if ring else [2, 1]
-        stages = [n for n in wanted if self.fits(self.made(shape, deep, n))] or [1]
+        stages = [n for n in wanted if self.fits(self.made(shape, deep, n, ring))] or [1]
         tiling = self.made(shape, deep, choices.pick("stages", stages[0], stages), ring)
         tiling = replace(tiling, boxes=way == BOXES)
         clusters = self.clusters(shape, tiling) if tiling.boxes else [1]
@@ -170,9 +174,12 @@ class MatrixChoices:
         """The tiling of these choices."""
         rows, columns, tile = shape
         dot = self.dot_of(tile)
+        groups = self.groups
+        beside = groups.copies * dot.row if groups.copies_beside else 0
         return ProductTiling(
-            rows, columns, deep, tile, buffers, self.deep_first, dot=dot, ring=ring
-        )
+            rows, columns, deep, tile, buffers, self.deep_first, dot=dot, ring=ring,
+            word=groups.copies or ACCESS, beside=beside,
+        )  # fmt: skip
 
     def shapes(self) -> Iterator[Shape]:
         """All that the device could run, and that are not twice as large as the products."""
