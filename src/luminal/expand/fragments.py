@@ -175,8 +175,8 @@ def _runs(tiles: Tiles, held: _Held) -> Expression:
     tiles.deal(held.sides.values())
     side = next(side for side, axis in held.sides.items() if axis is held.neighbours)
     whole = fragment(held.dot.fragments["abc".index(held.block)])
-    own = {target for _, target in whole.element_bits(side)}
-    low = next(bit for bit in range(len(own) + 1) if bit not in own)
+    held_bits = {target for _, target in whole.element_bits(side)}
+    low = next(bit for bit in range(len(held_bits) + 1) if bit not in held_bits)
     bits = tuple((source, target - low) for source, target in whole.lane_bits(side))
     if any(target < 0 for _, target in bits):
         return held.neighbours + 0

@@ -33,6 +33,7 @@ from luminal.kernel.carried import CarriedLoops, joint, tiled
 from luminal.kernel.cascade import Rate
 from luminal.kernel.cascade_arithmetic import Arithmetic
 from luminal.kernel.cascade_sweep import Sweep
+from luminal.kernel.dimensions import Dimension
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fragment_step import DEPTH, PLACE, State, Step, Words
@@ -42,7 +43,7 @@ from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.staged import Staged
-from luminal.kernel.staging import Dimension, Staging, Walk
+from luminal.kernel.staging import Staging, Walk
 from luminal.kernel.streamed import Block, FragmentTiling, Streamed, blocks_of, rounded
 from luminal.kernel.tile_ir import (
     Await,

@@ -13,6 +13,7 @@ from luminal.base.records import dataclass
 from luminal.kernel.cascade import Cascade, Member
 from luminal.kernel.cascade_arithmetic import Arithmetic
 from luminal.kernel.cascade_sweep import Sweep
+from luminal.kernel.dimensions import Dimension
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.fused import Fused
@@ -23,7 +24,7 @@ from luminal.kernel.neighbours import walked
 from luminal.kernel.reductions import Reductions
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
-from luminal.kernel.staging import Dimension, Staging, Walk
+from luminal.kernel.staging import Staging, Walk
 from luminal.kernel.tile_ir import Load, Store, Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, const, opaque
 

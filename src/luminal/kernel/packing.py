@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 
 from luminal.algebra.frames import linear
+from luminal.kernel.dimensions import Dimension
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.grid_loops import GridLoops
@@ -22,7 +23,7 @@ from luminal.kernel.loops import LoopAxis
 from luminal.kernel.reductions import Reductions
 from luminal.kernel.schedule import RowRuns, Schedule, Stage, TileChoice
 from luminal.kernel.staged import Staged
-from luminal.kernel.staging import Dimension, Staging, Walk
+from luminal.kernel.staging import Staging, Walk
 from luminal.kernel.tile_ir import Role
 from luminal.shape.expression import Expression, Symbol, const, minimum, opaque
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 from luminal.algebra.frames import extent_of, linear
 from luminal.algebra.terms import Index
 from luminal.base.dtypes import bool_
+from luminal.kernel.dimensions import Dimension
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused
@@ -27,7 +28,7 @@ from luminal.kernel.guards import cut_points, whole_vectors
 from luminal.kernel.packing import Packing
 from luminal.kernel.reductions import Reductions
 from luminal.kernel.schedule import Schedule, Stage
-from luminal.kernel.staging import Dimension, Staging
+from luminal.kernel.staging import Staging
 from luminal.kernel.stores import Stores
 from luminal.kernel.sums_by_rows import SumsByRows
 from luminal.shape.expression import Expression, const

@@ -46,6 +46,7 @@ from luminal.base.dtypes import bool_, uint8, uint64
 from luminal.base.records import dataclass
 from luminal.kernel.boxes import AwaitPhase, Box, Free, Phases, Send
 from luminal.kernel.carried import CarriedLoops, joint, tiled
+from luminal.kernel.dimensions import Dimension, along
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused, Place
@@ -57,7 +58,7 @@ from luminal.kernel.product_sides import Sides, sides_of
 from luminal.kernel.product_tiling import DEPTH, PLACE, ProductTiling, dealt, scale_digits
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
-from luminal.kernel.staging import Dimension, Staging, Walk, along
+from luminal.kernel.staging import Staging, Walk
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,

@@ -16,32 +16,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from luminal.base.dtypes import DType
 from luminal.base.records import dataclass
+from luminal.kernel.dimensions import Dimension, along, in_lines, row_major
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.neighbours import multiplied
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.tile_ir import Space, Tile
-from luminal.shape.expression import ZERO, Expression, Symbol, const, opaque
+from luminal.shape.expression import Expression, Symbol, opaque
 
-ALL_BANKS = 128  # bytes of shared memory, a word in each bank
 Positions = Callable[[Expression], Mapping[Symbol, Expression]]
 Elements = Callable[[Env], Iterable[tuple[Env, Tile]]]
 """Where elements lie and what they are, at a point of the loops that fill a stage."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dimension:
-    """One dimension of a staged value: room for `extent` positions, of which `digit` says which.
-
-    Along an axis of which a dot multiplies `count` neighbours together these lie side by side,
-    behind all other dimensions: `digit` counts words then, and `within` is the place in one.
-    """
-
-    digit: Expression
-    extent: Expression
-    count: int = 1
-    within: Expression = ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +62,15 @@ class Staging:
         """A new buffer; `pad`, `space`, `buffers`, `swizzle` and `piece` as in `Stage`."""
         if swizzle:
             outer, inner = dimensions
-            dimensions = _in_lines(outer, inner, swizzle // dtype.size)
+            dimensions = in_lines(outer, inner, swizzle // dtype.size)
         straight = dimensions
         if piece:
             outer, inner = dimensions
             moved = along(inner.digit, outer.digit, inner.extent, piece, dtype.size)
             dimensions = outer, Dimension(moved, inner.extent)
         turn: Symbol | None = None if buffers == 1 else opaque("turn")
-        position, size = _row_major(dimensions, pad // dtype.size)
-        plain, _ = _row_major(straight, pad // dtype.size)
+        position, size = row_major(dimensions, pad // dtype.size)
+        plain, _ = row_major(straight, pad // dtype.size)
         if turn is not None:
             position, plain = turn * size + position, turn * size + plain
         name = self.values.new_buffer(dtype, size * buffers, space, swizzle)
@@ -117,42 +103,3 @@ class Staging:
         for here, tile in elements(env):
             self.values.store_staged(room, here, tile)
         self.blocks.close_to(depth)
-
-
-def _row_major(dimensions: Sequence[Dimension], pad: int) -> tuple[Expression, Expression]:
-    """The position in a buffer of these dimensions, the last one innermost, and its size."""
-    position: Expression = sum((d.within for d in dimensions if d.count > 1), start=ZERO)
-    stride: Expression = const(1)
-    for dimension in dimensions:
-        if dimension.count > 1:
-            stride = const(dimension.count)
-    # Padding stands where the outermost dimension steps to its next position: rows a power of two
-    # long would meet in the same sets of a cache, or in one bank of shared memory.
-    for number, dimension in reversed([*enumerate(dimensions)]):
-        position = position + dimension.digit * stride
-        stride = stride * dimension.extent
-        if number == 1:
-            stride = stride + pad
-    return position, stride
-
-
-def along(
-    place: Expression, line: Expression, extent: Expression, piece: int, size: int, *,
-    back: bool = False,
-) -> Expression:  # fmt: skip
-    """Where a place of a line of so many, of `size` bytes each, lies when pieces move along: one
-    further in each line, or in each part of all banks that several lines have; or `back` again.
-    """
-    pieces = extent // piece
-    shift = line // max(1, ALL_BANKS // (extent.value * size))
-    if back:
-        shift = shift * (pieces - 1)
-    return (place // piece + shift) % pieces * piece + place % piece
-
-
-def _in_lines(outer: Dimension, inner: Dimension, width: int) -> Sequence[Dimension]:
-    """Two dimensions in tiles of lines of so many elements of the inner one."""
-    if inner.extent is const(width):
-        return outer, inner
-    tiles = Dimension(inner.digit // width, inner.extent // width)
-    return tiles, outer, Dimension(inner.digit % width, const(width))

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from luminal.algebra.frames import linear
 from luminal.algebra.terms import Reduction, Term
+from luminal.kernel.dimensions import Dimension
 from luminal.kernel.environment import Env
 from luminal.kernel.guards import Range
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.reductions import Nest, Reductions
 from luminal.kernel.schedule import TileChoice
 from luminal.kernel.staged import Staged
-from luminal.kernel.staging import Dimension, Staging
+from luminal.kernel.staging import Staging
 from luminal.kernel.tile_ir import Carry, Tile
 from luminal.shape.expression import Expression, const, maximum
 

@@ -8,11 +8,12 @@ from itertools import product
 import pytest
 
 from luminal.base.dtypes import float32
+from luminal.kernel.dimensions import Dimension
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.fused import Fused
 from luminal.kernel.staged import Staged
-from luminal.kernel.staging import Dimension, Staging
+from luminal.kernel.staging import Staging
 from luminal.kernel.tile_ir import Space
 from luminal.shape.expression import axis, const
 
