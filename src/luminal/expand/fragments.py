@@ -110,7 +110,8 @@ def load_factor(tiles: Tiles, statement: Load) -> None:
         return
     count, size = held.words, memory_dtype(dtype).size
     is_word = word_offset(statement.offset, held.neighbours, count) is not None
-    runs = _runs(tiles, held)
+    step = statement.offset.coefficient(held.neighbours)
+    runs = ZERO if step is not None and step.is_const else _runs(tiles, held)
     elements: Elements = {}
     for _, at in tiles.positions(held.outer):
         for element in range(held.fragment.elements):
@@ -197,7 +198,7 @@ def _element(
     n: int,
 ) -> tuple[Expression, int]:  # fmt: skip
     """Where the n-th neighbour of a word lies: an offset that words share, and a distance; `runs`
-    is where the lane's elements begin.
+    is where the lane's elements begin, if offsets do not step evenly.
     """
     tiles.deal(held.sides.values())
     axis = held.neighbours

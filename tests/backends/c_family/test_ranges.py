@@ -86,6 +86,7 @@ def test_a_range_that_ends_late_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
         check(MFMA, "bfloat16", (False, True))
 
 
+@pytest.mark.long
 def test_what_is_not_live_and_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Walk._load
 
