@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,31 @@ class Process:
         lines = [line.rsplit(" ", 1) for line in found.splitlines() if line[0] != "#"]
         return {name: float(value) for name, value in lines}
 
+    def up(self, seconds: float = 300.0) -> None:
+        """Waits until it writes texts."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.popen.poll() is None:
+            with suppress(httpx.HTTPError):
+                if httpx.get(f"{self.url}/health").status_code == 200:
+                    return
+            time.sleep(0.1)
+        raise AssertionError(self.log.read_text("utf-8"))
+
+    def started(self) -> list[int]:
+        """The processes that it has started, and those of these."""
+        return descendants(self.popen.pid)
+
+    def ranks(self) -> list[int]:
+        """Those that run the model, and what watches them."""
+        return [n for n in self.started() if words_of(n)[1:3] == ["-m", "luminal_rank"]]
+
+    def end(self) -> None:
+        """SIGTERM ends it, and all that it has started."""
+        started = self.started()
+        self.popen.send_signal(signal.SIGTERM)
+        assert self.popen.wait(60) in (0, -signal.SIGTERM)
+        assert left_of(started) == []
+
     def is_idle(self, within: float = 10.0) -> bool:
         """Whether no text holds a block, soon."""
         end = time.monotonic() + within
@@ -69,6 +95,34 @@ class Process:
                 return True
             time.sleep(0.05)
         return False
+
+
+def descendants(ancestor: int) -> list[int]:
+    """The processes that a process has started, and those of these."""
+    numbers, left = [], [ancestor]
+    while left:
+        with suppress(OSError):  # it has ended
+            for task in Path(f"/proc/{(parent := left.pop())}/task").iterdir():
+                left += map(int, (task / "children").read_text("ascii").split())
+            numbers.append(parent)
+    return numbers[1:]
+
+
+def words_of(number: int) -> list[str]:
+    """The command line of a process; empty where it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{number}/cmdline").read_text("utf-8").split("\0")
+    return []
+
+
+def left_of(numbers: Sequence[int], seconds: float = 10.0) -> list[int]:
+    """Those of some processes that do not end within so many seconds."""
+    end = time.monotonic() + seconds
+    while left := [number for number in numbers if words_of(number)]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.02)
+    return left
 
 
 def free_port() -> int:
