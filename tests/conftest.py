@@ -18,11 +18,12 @@ from luminal.backends.cpu import ahead
 from luminal.backends.cpu.ahead import Ahead
 from luminal.base import config, garbage
 from tests import long_share
-from tests.crashes import pytest_xdist_make_scheduler
+from tests.crashes import pytest_runtest_setup, pytest_xdist_make_scheduler
 from tests.long_share import pytest_collection_modifyitems, pytest_configure
 
 __all__ = [
-    "pytest_collection_modifyitems", "pytest_configure", "pytest_xdist_make_scheduler",
+    "pytest_collection_modifyitems", "pytest_configure", "pytest_runtest_setup",
+    "pytest_xdist_make_scheduler",
 ]  # hooks  # fmt: skip
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"

@@ -7,14 +7,26 @@ a process with a single test: one starts a test when it knows what follows.
 
 from __future__ import annotations
 
+import faulthandler
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 try:
     from xdist.scheduler import LoadFileScheduling
 except ImportError:  # without processes nothing is to be scheduled
     LoadFileScheduling = object
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Has `faulthandler_timeout` wait as much longer as a test's own limit is above that of all."""
+    mark = item.get_closest_marker("timeout")
+    stands = float(item.config.getini("faulthandler_timeout") or 0)
+    more = float(mark.args[0]) - float(item.config.getini("timeout")) if mark else 0.0
+    if stands and more > 0:
+        file = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(stands + more, file=file, exit=True)
 
 
 class Surviving(LoadFileScheduling):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,52 @@ def test_a_rank_holds_its_part_and_all_together_the_whole() -> None:
         np.testing.assert_array_equal(held.whole(), ROWS + 1)
         with pytest.raises(GraphError, match=r"p is cut \[data, .\], rank . of 2.*p.local\(\)"):
             held.numpy()
+
+    run_local(2, work)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_columns_of_a_file_are_read_where_they_are_used(tmp_path: Path, backend: str) -> None:
+    """By the program that reads them as they lie, and by one that packs them, in whatever order."""
+    values = np.random.default_rng(3).integers(-9, 9, (64, 64)).astype(np.float32)
+    lm.save(tmp_path / "w.safetensors", {"w": values})
+
+    def work(engine: Engine) -> None:
+        held = lm.Parameter((64, 64), name="w")
+        held.set(lm.load(tmp_path / "w.safetensors")["w"])
+        lm.shard(held, (None, "data"))
+        part = np.split(values, 2, 1)[engine.rank]
+        programs = []
+        for _ in range(2):
+            graph = lm.Graph()
+            x = graph.tensor((16, 64), name="x")
+            (x @ graph.constant(held)).output("y")
+            (graph.constant(held) * 2).output("z")
+            programs.append(lm.compile(graph, mesh=MESH, backend=backend))
+        x = values[:16].copy()
+        for run in (*programs, programs[0]):
+            results = run({"x": x})
+            np.testing.assert_array_equal(results["y"], x @ part)  # small integers: exact
+            np.testing.assert_array_equal(results["z"], part * 2)
+        np.testing.assert_array_equal(held.local(), part)
+        np.testing.assert_array_equal(held.whole(), values)
+        held.set(values + 1)
+        np.testing.assert_array_equal(programs[0]({"x": x})["z"], (part + 1) * 2)
+
+    run_local(2, work)
+
+
+def test_zeros_of_a_state_keep_their_signs() -> None:
+    """Memory is left alone where all bits are 0, and only there."""
+
+    def work(engine: Engine) -> None:
+        for init, shape in ((-0.0, (4,)), (0.0, (4,)), (-0.0, ()), (3.0, ())):
+            state = lm.shard(lm.State(shape, init=init), ("data",) if shape else ())
+            graph = lm.Graph()
+            graph.read(state).output("y")
+            value = lm.compile(graph, mesh=MESH)()["y"]
+            assert np.array_equal(np.signbit(value), np.full_like(value, np.signbit(init), bool))
+            np.testing.assert_array_equal(value, np.full_like(value, init))
 
     run_local(2, work)
 

@@ -32,18 +32,23 @@ class Answer(NamedTuple):
     error: dict[str, Any] | None = None
 
 
+def follows(number: int) -> bool:
+    """Whether request `number` has a schema."""
+    return number % 5 == 4
+
+
 def body_of(number: int) -> tuple[str, dict[str, Any]]:
-    """Where request `number` goes and what it asks for: a greedy text, one that is drawn by a seed,
-    or a chat under a schema, in turns; two of five as streams.
+    """Where request `number` goes and what it asks for: of five two are greedy texts, two are drawn
+    by a seed, and one is a chat under a schema; of seven three come as streams.
     """
     words = "Romeo the king speaks of love and war unto his noble lords tonight".split()
     prompt = " ".join(random.Random(number).choices(words, k=3 + number % 9))
-    body: dict[str, Any] = {"model": NAME, "max_tokens": 24, "stream": number % 5 < 2}
-    if number % 3 == 2:
+    body: dict[str, Any] = {"model": NAME, "max_tokens": 24, "stream": number % 7 < 3}
+    if follows(number):
         messages = [{"role": "user", "content": prompt}]
         more = {"messages": messages, "temperature": 0, "response_format": FORMAT}
         return "chat/completions", body | more
-    drawn = {"temperature": 0.9, "seed": number} if number % 3 else {"temperature": 0}
+    drawn = {"temperature": 0.9, "seed": number} if number % 5 > 1 else {"temperature": 0}
     return "completions", body | {"prompt": prompt} | drawn
 
 
@@ -51,7 +56,7 @@ def asked(server: Process, number: int) -> Answer:
     """The answer to request `number`."""
     path, body = body_of(number)
     with (
-        _FOLLOWERS if number % 3 == 2 else nullcontext(),
+        _FOLLOWERS if follows(number) else nullcontext(),
         httpx.stream(
             "POST", f"{server.url}/v1/{path}", json=body, headers=HEADERS, timeout=SECONDS
         ) as answer,

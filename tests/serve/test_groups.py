@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from luminal.serve.groups import DrainingServer, Groups
 from luminal.serve.orders import Limits
 from luminal.serve.rank_process import Settings
 from luminal.serve.server import bound
+from tests.serve.process import left_of
 
 SECONDS = 20.0
 
@@ -57,10 +60,10 @@ class Front:
         """The process that answers next."""
         return int(httpx.get(f"{self.url}/who").text)
 
-    def end(self) -> None:
-        """As SIGTERM does."""
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """As the signal does."""
         loop = self.groups._lives[0].get_loop()
-        loop.call_soon_threadsafe(self.server.handle_exit, signal.SIGTERM, None)
+        loop.call_soon_threadsafe(self.server.handle_exit, number, None)
 
 
 @contextmanager
@@ -111,7 +114,8 @@ def test_a_death_is_one_error_and_others_go_on(monkeypatch: pytest.MonkeyPatch) 
         os.kill(killed, signal.SIGKILL)
         quiet.join(SECONDS)
         assert answers[0].status_code == 503
-        assert "ended (status 137)" in answers[0].json()["error"]["message"]
+        assert answers[0].headers["retry-after"] == "1"
+        assert "ended (killed by SIGKILL)" in answers[0].json()["error"]["message"]
         told = [line for line in lines[victim.number] if line and line != "data: 1"]
         assert error_of(told[0].removeprefix("data: ")) == "ranks_ended"
         assert told[1:] == ["data: [DONE]"]
@@ -138,6 +142,62 @@ def test_draining(monkeypatch: pytest.MonkeyPatch) -> None:
             assert refused.status_code == 503
             assert refused.json()["error"]["code"] == "server_ends"
             assert httpx.get(f"{front.url}/health").status_code == 503
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """Ends what runs at once, whatever time it had."""
+    with fronted(monkeypatch) as front:
+        front.up(1)
+        front.server.drain = 600
+        with httpx.stream("GET", f"{front.url}/stream") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "data: 1"
+            front.end(number)
+            while not front.groups.draining:
+                time.sleep(0.01)
+            assert next(line for line in lines if line) == "data: 1", "the first one waits"
+            front.end(number)
+            said = [line for line in lines if line and line != "data: 1"]
+        assert error_of(said[0].removeprefix("data: ")) == "server_ends"
+        assert said[1:] == ["data: [DONE]"]
+        front.thread.join(SECONDS)
+    assert front.status == 0
+
+
+KILLED = """
+from luminal.serve import groups
+from luminal.serve.orders import Limits
+from luminal.serve.rank_process import Settings
+from luminal.serve.server import bound
+
+groups.MODULE = "tests.serve.fake_rank"
+(socket,) = bound("127.0.0.1", 0)
+print(socket.getsockname()[1], flush=True)
+groups.Groups(Settings({}, Limits()), 1, 1, 0).run([socket], 1)
+"""
+
+
+def test_a_front_that_is_killed() -> None:
+    """Its group goes with it, though it hangs and does not see that its input has ended."""
+    path = os.pathsep.join(sys.path)
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    ) as popen:  # fmt: skip
+        assert popen.stdout is not None
+        url, who = f"http://127.0.0.1:{int(popen.stdout.readline())}", 0
+        while not who:
+            with suppress(httpx.ConnectError):
+                answer = httpx.get(f"{url}/who")
+                who = int(answer.text) if answer.status_code == 200 else 0
+        assert left_of([who], 0) == [who]
+        os.kill(who, signal.SIGSTOP)
+        popen.kill()
+    left = left_of([who])
+    for number in left:
+        os.kill(number, signal.SIGKILL)
+    assert left == []
 
 
 def test_a_client_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:

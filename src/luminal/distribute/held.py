@@ -16,7 +16,10 @@ from luminal.distribute.parts import NONE, assembled, count, held, part, shape_o
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.substitute import all_nodes
+from luminal.loaders.mapped import is_mapped
+from luminal.loaders.read_ahead import let_go
 from luminal.memory.part import Part
+from luminal.memory.read_anew import ReadAnew
 from luminal.memory.state import Assignable, Parameter, State
 
 Array = np.ndarray[Any, Any]
@@ -103,11 +106,15 @@ class Parts:
         if isinstance(owner, Parameter):
             holder = Parameter(shape, owner.dtype, owner.name, requires_grad=owner.requires_grad)
             if owner.has_value:
-                holder.set(cut(owner.numpy()))
+                _take(holder, owner.numpy(), any(layout[1:]), cut)
         else:
             holder = State(shape, owner.dtype, 0, owner.name)
-            holder.set(cut(owner.numpy()))
             holder.persistent = owner.persistent
+            with owner.lock:
+                owner.buffer.settle()
+                # Zeros are there already: pages of a cache have no memory until they are written.
+                if np.atleast_1d(owner.buffer.array).view(np.uint8).any():
+                    holder.set(cut(owner.buffer.array))
         words = f"{text(layout)}, rank {self.rank} of {self.mesh.size}"
         # What lies between runs is cut by a spec: into equal parts, one after the other.
         slices = [held(n, cuts, at, NONE) for n, cuts in zip(owner.shape, layout, strict=True)]
@@ -122,6 +129,22 @@ class Parts:
         )
         owner.release()
         return holder
+
+
+def _take(holder: Parameter, whole: Array, scattered: bool, cut: Callable[[Array], Array]) -> None:
+    """Gives a part of a whole value to what holds it. What lies in a mapped file stays there;
+    where a part lies there `scattered`, it is read when it is used.
+    """
+    if not (scattered and is_mapped(whole)):
+        holder.set(cut(whole))
+        return
+
+    def read(into: Array) -> None:
+        into[...] = cut(whole)
+        let_go([whole])
+
+    holder.buffer = ReadAnew(read, holder.shape, holder.dtype)
+    holder.changed()
 
 
 def is_packed(owner: Assignable) -> bool:

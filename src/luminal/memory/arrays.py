@@ -69,6 +69,10 @@ class Buffer(ABC):
         """
         return
 
+    def held(self) -> Any:
+        """A Buffer that has the value for as long as it lives: this one, as a rule."""
+        return self
+
     @property
     @abstractmethod
     def array(self) -> Array:

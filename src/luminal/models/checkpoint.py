@@ -60,6 +60,7 @@ def load_checkpoint(
     keep_quantized: bool = False,
     keep_order: bool = False,
     with_tokenizer: bool = True,
+    ahead: bool = True,
 ) -> Checkpoint:
     """Read a model from a folder, a `.gguf` or `.bin` file, or the Hugging Face Hub.
 
@@ -68,11 +69,14 @@ def load_checkpoint(
     `luminal.loaders.ggml.packed` makes Parameters. `keep_order`: matrices whose rows a GGUF file
     has in another order stay as they lie, for `decoder_of`; else they are copied.
     `with_tokenizer=False` leaves the model's own tokenizer unread, whatever is wrong with it.
+    `ahead`: a thread begins to read the weights; not for a rank, which reads a part of them.
     Raises LoadError for whatever is missing, damaged or unknown, InputError where there are no
     packed matrices to keep.
     """
     path = locate(path_or_id)
     checkpoint = _read(path, tokenizer, keep_quantized, keep_order, with_tokenizer)
+    if ahead:
+        _read_ahead(checkpoint.tensors)
     if keep_quantized and not any(map(is_packed, checkpoint.tensors.values())):
         raise InputError(
             f"{path}: has no packed matrices that could be kept (keep_quantized); `luminal "
@@ -100,7 +104,6 @@ def _read(
         tensors: dict[str, Any] = folder_tensors(path, keep_quantized)
         if scales is not None:
             tensors = float8.scaled(tensors, scales, keep_quantized, path)
-        _read_ahead(tensors)
         in_folder = _own_tokenizer(path) if other is None and with_tokenizer else other
         template = folder_chat_template(path)
         return Checkpoint(config, tensors, in_folder, path / "config.json", template)
@@ -136,7 +139,6 @@ def _read_gguf(
         tensors = hugging_face_tensors(
             file.tensors, architecture, heads, keep_quantized, keep_order
         )
-    _read_ahead(tensors)
     if tokenizer is None and with_tokenizer and "tokenizer.ggml.model" in file.metadata:
         # Only where no other one is given: what is wrong with the file's own then does not matter.
         tokenizer = gguf_tokenizer(file.metadata, path)

@@ -403,6 +403,7 @@ def load(
     context: int | None = None,
     keep_quantized: bool = False,
     compute_dtype: Any = None,
+    ahead: bool = True,
 ) -> Any:
     """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
 
@@ -413,7 +414,8 @@ def load(
     default bfloat16 where the matrices are, else float32 (docs/models.md). Language models alone
     take these three. `keep_quantized`:
     packed matrices stay as in the file, which is mapped, and are decoded wherever they are read;
-    else they become float32. Raises LoadError, CompileError for a mode or backend that is not
+    else they become float32. `ahead`: a thread begins to read the weights; not for a rank, which
+    reads a part of them. Raises LoadError, CompileError for a mode or backend that is not
     here, and InputError for one of the four with another model, or with a file that has none.
     """
     start = time.perf_counter()
@@ -433,7 +435,7 @@ def load(
                     f"{path}: no language model, which alone takes {name}=; leave it out"
                 )
         return read_family(place, mode, backend)
-    checkpoint = load_checkpoint(place, tokenizer, keep_quantized, keep_order=True)
+    checkpoint = load_checkpoint(place, tokenizer, keep_quantized, keep_order=True, ahead=ahead)
     model = decoder_of(checkpoint, compute_dtype)
     tokenizer_of_model = checkpoint.tokenizer_for(model.config.vocab_size)
     if tokenizer_of_model is None:

@@ -125,8 +125,11 @@ class Prologue(Generic[B]):
 
     def _renew(self) -> None:
         with _lock:
+            accesses = self._program.accesses
+            runs = {n for launch in self._program.launches for n, _ in accesses(launch)}
             for number, parameter in self._weights.items():
-                self.buffers[number] = self._weight(number, parameter)
+                weight = self._weight(number, parameter)
+                self.buffers[number] = weight.held() if number in runs else weight
             # Only what depends on a Parameter that was set: an optimizer that moves one layer does
             # not pack all others again.
             stale = {n for n, d in self._derived.items() if d.versions != self._made[n].versions()}
@@ -141,19 +144,14 @@ class Prologue(Generic[B]):
             # New buffers, never the old ones overwritten: another program may be reading those.
             fresh = {number: self._space.empty((self._bytes(number),), uint8) for number in written}
             self.buffers |= fresh
-            self._derive(launches, self.buffers)
+            read = {n for launch in launches for n, _ in accesses(launch)} & {*self._weights}
+            self._derive(launches, self.buffers | {n: self.buffers[n].held() for n in read})
             for number, buffer in fresh.items():
                 self._derived[number].buffer = buffer
                 self._derived[number].versions = self._made[number].versions()
-            self._let_go(launches)
-
-    def _let_go(self, launches: tuple[Launch, ...]) -> None:
-        """Lets the pages of mapped files go that these launches have read and no run reads."""
-        accesses = self._program.accesses
-        read = {n for launch in launches for n, _ in accesses(launch)}
-        read -= {n for launch in self._program.launches for n, _ in accesses(launch)}
-        held = (self.buffers[number] for number in self._weights if number in read)
-        let_go(buffer.array for buffer in held if isinstance(buffer, HostBuffer))
+            # The pages of mapped files that these launches have read and no run reads.
+            done = (self.buffers[number] for number in read - runs)
+            let_go(buffer.array for buffer in done if type(buffer) is HostBuffer)
 
     def _weight(self, number: int, parameter: Parameter) -> B:
         """The Parameter's buffer if it lies in this space, or a copy of it here."""
@@ -170,7 +168,8 @@ class Prologue(Generic[B]):
         if copy.buffer is None or copy.versions != versions:
             buffer = self._space.empty(parameter.shape, parameter.dtype)
             buffer.write(array)
-            copy.buffer, copy.versions, copy.source = buffer, versions, array
+            copy.buffer, copy.versions = buffer, versions
+            copy.source = array if parameter.is_part else None
         return copy.buffer
 
     def _literal(self, attrs: ConstantAttrs) -> B:

@@ -354,9 +354,7 @@ def _json(value: Any, status: int = 200) -> Response:
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     answer = _json(error.body(), error.status)
-    # Clients of OpenAI's API wait for as long as Retry-After says, and try at once without it.
-    if error.status in (429, 503):
-        answer.headers["retry-after"] = "1"
+    answer.headers.update(error.headers)
     return answer
 
 

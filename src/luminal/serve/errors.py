@@ -28,6 +28,12 @@ class ApiError(LuminalError):
         default = "server_error" if is_internal else "invalid_request_error"
         return named.get(self.status, default)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those that an answer has besides: how many seconds to wait before one asks again."""
+        # Clients of OpenAI's API wait for as long as that says, and try at once without it.
+        return {"retry-after": "1"} if self.status in (429, 503) else {}
+
     def body(self) -> dict[str, Any]:
         """The JSON object of the answer."""
         return {

@@ -29,6 +29,7 @@ from luminal.runtime.collectives.orphans import die_with_parent
 from luminal.serve.errors import ApiError
 from luminal.serve.forward import fetched, forwarded
 from luminal.serve.front import send_error
+from luminal.serve.last_words import handed_on, reason_of
 from luminal.serve.rank_process import REFUSED, Settings
 from luminal.serve.replies import to_json
 from luminal.serve.server import Server, listen, make_server
@@ -54,7 +55,37 @@ class Group:
         self.died = asyncio.Event()
         """Set when the ranks that now are there have died."""
         self.status = 0
+        self.why = ""
+        """What those that were there before have died of."""
         self.process: Process | None = None
+        self.says: asyncio.Task[str]
+        """Hands on what the process writes to its standard error."""
+
+    async def ended(self) -> None:
+        """Waits until its ranks have ended, and notes how."""
+        assert self.process is not None
+        self.status = exit_status(await self.process.wait())
+        self.port = None
+        # Whoever was started by a rank may have the stream still.
+        await asyncio.wait((self.says,), timeout=TOLD_SECONDS / 2)
+        said = self.says.result() if self.says.done() else ""
+        self.why = said or reason_of(self.status)
+        self.died.set()
+
+    async def end(self) -> None:
+        """Ends its ranks: the input ends, so they do; then by force."""
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        for how in (None, process.terminate, process.kill):
+            if how is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    how()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ended(), ORDERLY_SECONDS)
+                return
 
 
 class Groups:
@@ -175,7 +206,7 @@ class Groups:
         for life in self._lives:
             life.cancel()
         await asyncio.gather(*self._lives, return_exceptions=True)
-        await asyncio.gather(*(_end(group) for group in self._groups))
+        await asyncio.gather(*(group.end() for group in self._groups))
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _life(self, group: Group) -> None:
@@ -183,12 +214,9 @@ class Groups:
         in_a_row, has_served = 0, False
         while True:
             up = await self._start(group)
-            assert group.process is not None
             has_served |= up
             start = time.monotonic()
-            group.status = exit_status(await group.process.wait())
-            group.port = None
-            group.died.set()
+            await group.ended()
             if up and time.monotonic() - start > STEADY_SECONDS:
                 in_a_row = 0
             refuses = group.status == REFUSED and not has_served
@@ -197,11 +225,11 @@ class Groups:
             pause = min(MOST_BACKOFF, BACKOFF_SECONDS * 2**in_a_row)
             in_a_row += 1
             LOG.error(
-                "group %d has ended with status %d; it starts again in %g s (restart %d of %d in a "
-                "row)", group.number, group.status, pause, in_a_row, self._restarts,
+                "group %d has ended (%s); it starts again in %g s (restart %d of %d in a row)",
+                group.number, group.why, pause, in_a_row, self._restarts,
             )  # fmt: skip
             await asyncio.sleep(pause)
-        LOG.error("group %d has ended with status %d, for good", group.number, group.status)
+        LOG.error("group %d has ended (%s), for good", group.number, group.why)
         self._lost()
 
     def _lost(self) -> None:
@@ -221,11 +249,13 @@ class Groups:
         # In a session of its own: what a user types in a terminal is for this process, which ends
         # the ranks when the texts are written.
         group.process = process = await asyncio.create_subprocess_exec(
-            *command, "-m", MODULE, stdin=PIPE, stdout=PIPE, env=config.child_environment(),
-            start_new_session=True, preexec_fn=self._last_word,
+            *command, "-m", MODULE, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+            env=config.child_environment(), start_new_session=True, preexec_fn=self._last_word,
         )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
+        assert process.stderr is not None
+        group.says = asyncio.create_task(handed_on(process.stderr))
         process.stdin.write(pickle.dumps(self._settings))
         async for line in process.stdout:
             with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -310,7 +340,7 @@ def _none() -> ApiError:
 
 
 def _died(group: Group) -> ApiError:
-    how = f" (status {group.status})" if group.died.is_set() else ""
+    how = f" ({group.why})" if group.died.is_set() else ""
     return ApiError(
         503,
         f"The ranks that wrote this have ended{how}, and start again; ask once more",
@@ -336,19 +366,3 @@ async def _send_whole(send: Send, status: int, body: bytes, kind: bytes) -> None
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-async def _end(group: Group) -> None:
-    """Ends a group: its input ends, so it does; then by force."""
-    process = group.process
-    if process is None or process.returncode is not None:
-        return
-    assert process.stdin is not None
-    process.stdin.close()
-    for how in (None, process.terminate, process.kill):
-        if how is not None:
-            with contextlib.suppress(ProcessLookupError):
-                how()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), ORDERLY_SECONDS)
-            return

@@ -54,6 +54,7 @@ def load(
         context=context,
         keep_quantized=keep_quantized,
         compute_dtype=compute_dtype,
+        ahead=ranks.have_all,
     )
     if not isinstance(loaded, generate.LanguageModel):
         raise InputError(f"serve: {path} is no language model of the kind that is served")

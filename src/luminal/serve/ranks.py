@@ -8,6 +8,7 @@ the same tokens by the same keys, and only the first looks at them.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.base.errors import CollectiveError, DimError, InputError
+from luminal.base.errors import CollectiveError, DimError, InputError, LuminalError
 from luminal.distribute.mesh import Mesh
 from luminal.distribute.plans import follow
 from luminal.frontend.handle import Array
@@ -26,6 +27,7 @@ from luminal.runtime.collectives.engine import Engine
 from luminal.session.graph import Graph, compile
 from luminal.session.parallel import name_by_path, shard
 
+LOG = logging.getLogger("luminal.serve")
 AXIS = "tensor"
 BEAT_SECONDS = 2.0
 """After so long without a run the others are told that the first rank is still there."""
@@ -38,6 +40,8 @@ class Ranks:
     """Who runs a model: here one process, which has all of it."""
 
     is_first = True
+    have_all = True
+    """Does each of them read the whole model?"""
 
     def cut(self, model: Decoder) -> None:
         """Leaves the model whole."""
@@ -59,6 +63,8 @@ ALONE = Ranks()
 
 class Together(Ranks):
     """Several ranks, seen by one of them. All make the same calls, up to `lead` and `follow`."""
+
+    have_all = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -117,14 +123,17 @@ class Together(Ranks):
     def _run(self, number: int, inputs: Mapping[str, Array]) -> Any:
         """Runs a program on all ranks, and gives this one's results."""
         with self._turn:
-            self._send((number, dict(inputs)))
             try:
+                self._send((number, dict(inputs)))
                 return self._programs[number](inputs)
             except (InputError, DimError):  # by which all ranks refuse a run, and go on
                 raise
             except BaseException as error:
                 # The others may wait in the middle of the run: this rank cannot go on without them.
-                self._engine.abort(f"a step failed: {type(error).__name__}: {error}")
+                # Clients are told why; texts of other libraries may name files of the server.
+                LOG.exception("a step failed")
+                text = f": {error}" if isinstance(error, LuminalError) else ""
+                self._engine.abort(f"a step failed: {type(error).__name__}{text}")
                 raise
 
     def lead(self) -> None:

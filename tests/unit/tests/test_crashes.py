@@ -14,7 +14,8 @@ import pytest
 from tests.crashes import pytest_xdist_make_scheduler
 
 DYING = """
-import ctypes, os, signal
+import ctypes, os, signal, time
+import pytest
 
 def test_a(): pass
 def test_stands_where_no_signal_comes_through():
@@ -22,6 +23,8 @@ def test_stands_where_no_signal_comes_through():
     ctypes.PyDLL(None).pause()
 def test_b(): pass
 def test_aborts(): os.abort()
+@pytest.mark.timeout(3)
+def test_may_last_longer(): time.sleep(1.5)
 def test_last(): pass
 """
 TIMES = "timeout = 0.5\nfaulthandler_timeout = 0.8\nfaulthandler_exit_on_timeout = true"
@@ -34,7 +37,7 @@ def test_the_others_pass(tmp_path: Path) -> None:
     options = "-q -n 1 --dist loadfile -p tests.crashes -p no:cacheprovider".split()
     run = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     told = subprocess.run(run, capture_output=True, text=True, timeout=60).stdout
-    assert "2 failed, 3 passed" in told
+    assert "2 failed, 4 passed" in told
     for name in ("test_aborts", "test_stands_where_no_signal_comes_through"):
         assert f"crashed while running 'test_all.py::{name}" in told
 
