@@ -36,7 +36,7 @@ from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.dimensions import Dimension
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
-from luminal.kernel.fragment_step import DEPTH, PLACE, State, Step, Words
+from luminal.kernel.fragment_step import DEPTH, PLACE, Greatest, State, Step, Words
 from luminal.kernel.fused import Store
 from luminal.kernel.guards import Range, alternatives, hull, relaxed_range
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
@@ -44,7 +44,7 @@ from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Staging, Walk
-from luminal.kernel.streamed import Block, FragmentTiling, Streamed, blocks_of, rounded
+from luminal.kernel.streamed import Block, FragmentTiling, Streamed, blocks_of, lines_of, rounded
 from luminal.kernel.tile_ir import (
     Await,
     Barrier,
@@ -69,6 +69,7 @@ from luminal.shape.expression import (
     minimum,
 )
 
+LEAST = 2.0**-120  # for the greatest factor of a row: its inverse is a number
 COPIES = 4  # runs that a lane copies at once: loads under way while others are waited for
 
 
@@ -116,6 +117,9 @@ class Fragments(CarriedLoops):
         rooms = dict.fromkeys(
             (b, tiling.stages if side else 1) for (_, side), b in self.blocks_at.items()
         )
+        # Without a ring nothing would run on while they come.
+        self.lines = lines_of(stream, tiling) if tiling.stages > 1 else {}
+        rooms |= dict.fromkeys((line, tiling.stages) for line in self.lines.values())
         self.rooms = {block: self.room(block, stages) for block, stages in rooms}
 
     def run(self) -> Placed:
@@ -124,11 +128,15 @@ class Fragments(CarriedLoops):
         for block in dict.fromkeys(b for (_, side), b in self.blocks_at.items() if not side):
             self.copy(block, self.first_row)
         results: State = {}
+        waiting = {store: self.found.results_of(store) for store in self.found.fused.stores}
         for sweep in self.sweeps:
             if sweep.number:
                 self.barrier()  # the steps of the sweep before have been read
             results |= self.settled(sweep, self.walked(sweep, results))
-        self.store(results)
+            # At once: the registers of what is stored are free for the sweeps that follow.
+            able = [store for store, wanted in waiting.items() if wanted <= results.keys()]
+            wanted = {r for store in able for r in waiting.pop(store)}
+            self.store(able, {r: tile for r, tile in results.items() if r in wanted})
         return self.values.finish()
 
     # --- loops
@@ -279,6 +287,8 @@ class Fragments(CarriedLoops):
         """The point of what is copied, for an element of a block."""
         values, guards = dict(self.grid.values), []
         for (axes, _), symbol in ((block.depth, DEPTH), (block.place, PLACE)):
+            if not axes:
+                continue
             position = here.values[symbol]
             if axes in ((self.found.lane,), self.found.steps):
                 position = first + position
@@ -309,8 +319,19 @@ class Fragments(CarriedLoops):
 
     # --- a sweep
 
-    def axes(self, term: Term | Words) -> list[Symbol]:
-        """The axes that a result has, or words of a factor."""
+    def held(self, sweep: Sweep) -> State:
+        """What a sweep begins with: its results of nothing, and the greatest factors so far."""
+        nothing: State = {
+            m.term: self.values.identity(m.term.monoid, m.term.dtype) for m in sweep.members
+        }
+        factors = dict.fromkeys(self.found.sums[m.term][0] for m in sweep.wide)
+        scaled = (x for x in factors if x in self.found.scaled)
+        return nothing | {Greatest(x): self.values.constant(LEAST, x.dtype) for x in scaled}
+
+    def axes(self, term: Term | Words | Greatest) -> list[Symbol]:
+        """The axes that a result has, words of a factor, or the greatest one of a row."""
+        if isinstance(term, Greatest):
+            return tiled(self.rows)
         if isinstance(term, tuple):
             return [*tiled(self.rows), self.depth.axis]
         further = self.found.further(term)
@@ -318,21 +339,22 @@ class Fragments(CarriedLoops):
 
     def walked(self, sweep: Sweep, results: State) -> State:
         """One sweep over the blocks of steps: what it sums."""
-        members = [m.term for m in sweep.members]
-        empty = [self.values.identity(r.monoid, r.dtype) for r in members]
+        empty = self.held(sweep)
+        members = [*empty]
         low, high = self.visited(sweep)
         number = self.blocks.fresh_axis(ceil_div(extent_of(self.found.steps), self.tiling.steps))
         loop = number, ceil_div(high - low, self.tiling.steps), SINGLE
-        needed = {*sweep.needed(), *members}
+        needed = {*sweep.needed(), *(m.term for m in sweep.members)}
         at = self.blocks_at.items()
         copied = dict.fromkeys(b for (r, side), b in at if side and r in needed)
+        copied |= dict.fromkeys(self.lines[term] for term in self.lines_read(sweep))
         size, stages = self.tiling.steps, self.tiling.stages
         if self.tiling.runs_on and sweep.wide:
             return self.walked_ahead(sweep, results, copied, (low, high))
         ahead = stages - 1
         for turn in range(ahead):
             self.send(copied, low + turn * size, const(turn))
-        with self.carried(loop, empty, [*map(self.axes, members)]) as (_, held):
+        with self.carried(loop, [*empty.values()], [*map(self.axes, members)]) as (_, held):
             first = low + number * size
             if stages > 1:
                 self.blocks.put(Await(ahead - 1), self.blocks.depth)
@@ -360,14 +382,14 @@ class Fragments(CarriedLoops):
         """A sweep whose products run on while lanes compute the next block's factors."""
         low, high = visited
         size, stages = self.tiling.steps, self.tiling.stages
-        members = [m.term for m in sweep.members]
+        before = self.held(sweep)
+        members = [*before]
         count = maximum(ceil_div(high - low, size), 1)
         for turn in range(stages - 1):
             self.send(copied, low + turn * size, const(turn))
         self.blocks.put(Await(stages - 2), self.blocks.depth)
         self.barrier()
         self.turn = const(0)
-        before: State = {r: self.values.identity(r.monoid, r.dtype) for r in members}
         before |= {key: self.values.constant(0, self.dot.a) for key in self.words_of(sweep)}
         state = self.stepped(sweep, low, before, results, Step.begin)
         names, axes = [*state], [*map(self.axes, state)]
@@ -388,6 +410,11 @@ class Fragments(CarriedLoops):
         self.barrier()  # what comes last is shown to nobody: no product may be running
         self.blocks.put(Await(0), self.blocks.depth)
         return {r: state[r] for r in members}
+
+    def lines_read(self, sweep: Sweep) -> list[Term]:
+        """What members of a sweep read that is a number a step, where it is copied."""
+        seen = sweep.seen()
+        return [term for term in self.lines if term in seen]
 
     def visited(self, sweep: Sweep) -> Range:
         """The steps, in whole blocks, outside of which all rows are masked (see `Pass.visited`)."""
@@ -441,17 +468,19 @@ class Fragments(CarriedLoops):
 
     def settled(self, sweep: Sweep, state: State) -> State:
         """What a sweep has in the end, in its last scale."""
-        if not sweep.rates:
-            return state
+        results: State = {m.term: state[m.term] for m in sweep.members}
+        if not sweep.rates and len(state) == len(results):
+            return results
         axes = [*map(self.axes, state)]
         with self.carried_through(self.rows, [*state.values()], axes) as held:
             inside = dict(zip(state, held.inner, strict=True))
-            last = self.last_moves(sweep, inside)
-            held.next = [
-                self.times(m.term, inside[m.term], None if m.rate is None else last[m.rate])
-                for m in sweep.members
-            ]
-        return dict(zip(state, held.results, strict=True))
+            scales: State = {**self.last_moves(sweep, inside), **inside}
+            for m in sweep.members:
+                factor = self.found.sums[m.term][0] if m in sweep.wide else None
+                for scale in (m.rate, None if factor is None else Greatest(factor)):
+                    inside[m.term] = self.times(m.term, inside[m.term], scales.get(scale))
+            held.next = [*inside.values()]
+        return dict(zip(results, held.results, strict=False))
 
     def last_moves(self, sweep: Sweep, state: State) -> dict[Rate, Tile]:
         """What turns sums under safe maxima into those under the maxima."""
@@ -473,10 +502,12 @@ class Fragments(CarriedLoops):
             held.next = [self.arithmetic.apply("Mul", held.inner[0], factor)]
         return held.results[0]
 
-    def store(self, results: State) -> None:
-        """What is stored, each value where it belongs."""
+    def store(self, stores: Iterable[Store], results: State) -> None:
+        """Stores values that are computed of results, each where it belongs."""
+        if not results:
+            return
         together: dict[Axes, list[Store]] = {}
-        for store in self.found.fused.stores:
+        for store in stores:
             together.setdefault(self.found.beside(frozenset(store.axes)), []).append(store)
         axes = [*map(self.axes, results)]
         with self.carried_through(self.rows, [*results.values()], axes) as held:

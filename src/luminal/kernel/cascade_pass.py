@@ -227,21 +227,15 @@ class Pass:
     def accumulate_tiles(self, member: Member, env: Env) -> None:
         """A result with further axes: tiles of lanes by its last axis, each over its own steps."""
         work, term = self.work, member.term
-        axes = work.extra(term)
-        for a in axes[:-1]:
-            env = work.open(a, env)
-        env = work.open(axes[-1], env, work.tiling.tile)
-        opened = work.blocks.depth
-        rows, within = self.rows_of_lanes(env)
-        with work.loops(work.lane_axes, env, work.tiling.row_tile, rows) as inside:
-            init = work.rescaled(member, inside)
-            # What masked steps add is nothing: leaving them out changes nothing but the time.
-            steps = work.open(work.step, inside, within=within)
-            values = work.reductions.operands(term, term.args[0], steps)
-            (total,) = work.arithmetic.fold([(term.monoid, init)], [values])
-            work.write(work.state[term], inside, total)
-        for _ in range(work.blocks.depth - opened + len(axes)):
-            work.blocks.close()
+        with work.loops(work.extra(term), env, work.tiling.tile) as further:
+            rows, within = self.rows_of_lanes(further)
+            with work.loops(work.lane_axes, further, work.tiling.row_tile, rows) as inside:
+                init = work.rescaled(member, inside)
+                # What masked steps add is nothing: leaving them out changes nothing but the time.
+                steps = work.open(work.step, inside, within=within)
+                values = work.reductions.operands(term, term.args[0], steps)
+                (total,) = work.arithmetic.fold([(term.monoid, init)], [values])
+                work.write(work.state[term], inside, total)
 
     def rows_of_lanes(self, env: Env) -> tuple[Range | None, Range | None]:
         """Opens a loop over tiles of lanes, if some steps are masked; gives the lanes of one and

@@ -46,8 +46,12 @@ class Sweep:
 
     def needed(self) -> list[Reduction]:
         """The contractions of a step."""
-        seen = self._below([m.term.args[0] for m in self.members], set())
+        seen = self.seen()
         return [r for r in self.cascade.inner if r in seen]
+
+    def seen(self) -> dict[Term, None]:
+        """All that members ask for."""
+        return self._below([m.term.args[0] for m in self.members], set())
 
     def factors(self) -> dict[Term, Term]:
         """The factor of the block that is all a wide member needs of the block, for each that

@@ -264,11 +264,24 @@ class Workspace:
         self, axes: Axes, env: Env, tile: TileChoice = SINGLE, within: Range | None = None
     ) -> Iterator[Env]:
         """Loops over all of `axes`, the last one in tiles, and in a part where that is given."""
-        for a, choice in self.tiled(axes, tile):
-            env = self.open(a, env, choice, within if a is axes[-1] else None)
+        depth = self.blocks.depth
+        blocked = tuple(a for a in axes if a in (self.lane, self.step))
+        if tile.lanes.count > 1 and len(axes) > len(blocked) + 1:
+            for a, choice in self.tiled(blocked, self.tiling.row):
+                env = self.open(a, env, choice)
+            env = self.staging.open(self.together(axes[len(blocked) :], tile), env)
+        else:
+            for a, choice in self.tiled(axes, tile):
+                env = self.open(a, env, choice, within if a is axes[-1] else None)
         yield env
-        for _ in axes:
-            self.blocks.close()
+        self.blocks.close_to(depth)
+
+    # The last one may be a few positions of a block, as where a packed weight reads the result.
+    def together(self, axes: Axes, tile: TileChoice) -> Walk:
+        """A loop over further axes as one, which is dealt to lanes."""
+        size = self.values.canonical(extent_of(axes))
+        positions = LoopAxis(axes[0], axes).positions
+        return Walk(self.blocks.fresh_axis(size), const(0), size, positions, tile)
 
     def tiled(self, axes: Axes, tile: TileChoice) -> tuple[tuple[Symbol, TileChoice], ...]:
         """Axes with the tiles of their loops: the last one in this tile."""

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from luminal.algebra.terms import Reduction, Term
 from luminal.base.dots import Dot
 from luminal.base.dtypes import DType
-from luminal.hlir.monoid import Monoid
+from luminal.base.records import dataclass
+from luminal.hlir.monoid import MAXIMUM, Monoid
 from luminal.kernel.carried import joint, tiled
 from luminal.kernel.cascade import Member, Rate
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.environment import Env
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.tile_ir import Contract, Reduce, Retile, Tile
-from luminal.shape.expression import Expression, all_of, opaque
+from luminal.shape.expression import ZERO, Expression, all_of, opaque
 
 if TYPE_CHECKING:
     from luminal.kernel.cascade_fragments import Fragments
@@ -25,8 +26,15 @@ DEPTH, PLACE = opaque("depth"), opaque("place")
 """The position along the sum of a product, and along its rows or columns, in a block."""
 Words = tuple[Reduction, int, int]
 """What lanes have of a sum's first factor: of which part of it, from which step of a block on."""
-State = dict[Any, Tile]  # by Reduction, or by Words
+State = dict[Any, Tile]  # by Reduction, by Words, or by Greatest
 """Results so far, or in the end; and words of factors whose products are still to be added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greatest:
+    """The greatest magnitude so far of a scaled factor in a row, of which it is a share."""
+
+    factor: Term
 
 
 class Step:
@@ -63,7 +71,7 @@ class Step:
 
     def end(self, before: State, running: int = 0) -> State:
         """The results with the products of which there are words; so many batches may run on."""
-        after = {r: tile for r, tile in before.items() if isinstance(r, Reduction)}
+        after = {r: tile for r, tile in before.items() if not isinstance(r, tuple)}
         with self.own.batch(running):
             for m in self.sweep.wide:
                 after[m.term] = self.added(m.term, before)
@@ -76,9 +84,9 @@ class Step:
 
     def weighed(
         self, before: State, scores: dict[Term, Tile]
-    ) -> tuple[State, dict[Rate, Tile], dict[Term, Tile]]:
-        """The results that are a number a row, what turns sums into those under the new maxima, and
-        the factors of the others.
+    ) -> tuple[State, dict[Rate | Term, Tile], dict[Term, Tile]]:
+        """The results that are a number a row, what turns sums into those under the new maxima (and
+        greatest factors), and the factors of the others.
         """
         placement, sweep = self.own, self.sweep
         after: State = {}
@@ -92,7 +100,7 @@ class Step:
             new = self.folded(greatest.monoid, before[greatest], tile)
             after[greatest] = new
             self.known[greatest] = self.arithmetic.safe(new)
-        moves = {
+        moves: dict[Rate | Term, Tile] = {
             rate: self.arithmetic.moved(rate, before[rate.maximum], after[rate.maximum])
             for rate in sweep.rates
         }
@@ -104,7 +112,30 @@ class Step:
         for m, tile in zip(narrow, tiles, strict=False):
             so_far = self.rescaled(m, before[m.term], moves)
             after[m.term] = self.folded(m.term.monoid, so_far, tile)
-        return after, moves, dict(zip(factors, tiles[len(narrow) :], strict=True))
+        made_of = dict(zip(factors, tiles[len(narrow) :], strict=True))
+        return after, moves, self.scaled(made_of, before, after, moves)
+
+    def scaled(
+        self,
+        factors: Mapping[Term, Tile],
+        before: State,
+        after: State,
+        moves: dict[Rate | Term, Tile],
+    ) -> dict[Term, Tile]:
+        """The factors, scaled ones as shares of the greatest of their rows so far; notes these, and
+        what turns sums into those of the new shares.
+        """
+        apply, shares = self.arithmetic.apply, dict(factors)
+        for x in (x for x in factors if x in self.own.found.scaled):
+            greatest = Greatest(x)
+            (sizes,) = self.mapped({x: factors[x]}, [(x.dtype, partial(self.magnitude, x))])
+            after[greatest] = self.folded(MAXIMUM, before[greatest], sizes)
+            inverse = apply("Recip", after[greatest])
+            moves[x] = apply("Mul", before[greatest], inverse)
+            (shares[x],) = self.mapped(
+                {x: factors[x]}, [(x.dtype, partial(self.share, x, inverse))]
+            )
+        return shares
 
     # --- products
 
@@ -163,10 +194,12 @@ class Step:
             held.next = [*inside.results, *factors]
         return held.results[0]
 
-    def moved(self, member: Member, total: Tile, moves: Mapping[Rate, Tile]) -> Tile:
+    def moved(self, member: Member, total: Tile, moves: Mapping[Rate | Term, Tile]) -> Tile:
         """A sum with further axes under the new maximum."""
-        move = None if member.rate is None else moves[member.rate]
-        return self.own.times(member.term, total, move)
+        ways: tuple[Rate | Term | None, ...] = member.rate, self.own.found.sums[member.term][0]
+        for way in ways:
+            total = self.own.times(member.term, total, None if way is None else moves.get(way))
+        return total
 
     def retiled(self, value: Tile, first: int) -> Tile:
         """What lanes have of rows and steps as the first factor of a product, from a step on."""
@@ -199,6 +232,11 @@ class Step:
         before = [*scores.values(), *empty]
         with placement.carried_through(placement.steps, before, [axes] * len(before)) as held:
             env = self.at_steps()
+            place = Env({PLACE: joint(placement.steps), DEPTH: ZERO})
+            for term in placement.lines_read(self.sweep):
+                room = placement.rooms[placement.lines[term]]
+                line = placement.values.load_staged(room, place, placement.turn)
+                placement.know(term, env, line)
             for r, tile in self.known.items():
                 placement.know(r, env, tile)
             for term, tile in zip(scores, held.inner, strict=False):
@@ -222,6 +260,16 @@ class Step:
         """A factor, nothing beyond the last step."""
         values = self.own.values
         return self.inside(env, values.evaluate(term, env), values.constant(0, term.dtype))
+
+    def magnitude(self, term: Term, env: Env) -> Tile:
+        """How far a factor is from 0."""
+        value, apply = self.own.values.evaluate(term, env), self.arithmetic.apply
+        minus = self.own.values.constant(-1, term.dtype)
+        return apply("Maximum", value, apply("Mul", value, minus))
+
+    def share(self, term: Term, inverse: Tile, env: Env) -> Tile:
+        """A factor by what its row's is the inverse of."""
+        return self.arithmetic.apply("Mul", self.own.values.evaluate(term, env), inverse)
 
     def part(self, r: Reduction, part: int, env: Env) -> Tile:
         """A part of a sum's factor: in the dot's dtype what is left behind the parts before."""
@@ -252,7 +300,7 @@ class Step:
             value = out
         return self.arithmetic.apply(monoid.combine, before, value)
 
-    def rescaled(self, member: Member, before: Tile, moves: Mapping[Rate, Tile]) -> Tile:
+    def rescaled(self, member: Member, before: Tile, moves: Mapping[Rate | Term, Tile]) -> Tile:
         """A result so far, as it is under the new maximum."""
         if member.rate is None:
             return before

@@ -15,9 +15,9 @@ from luminal.base.dtypes import DType, float16
 from luminal.base.records import dataclass
 from luminal.base.swizzles import SWIZZLES, swizzle_of
 from luminal.hlir.monoid import SUM
-from luminal.kernel.cascade import Cascade, Member, lane_axis
+from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_work import is_contiguous
-from luminal.kernel.fused import Fused
+from luminal.kernel.fused import Fused, Store
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import word_offset
 from luminal.memory.alignment import ACCESS
@@ -51,6 +51,17 @@ class Streamed:
         return parts - self.cascade.is_rough
 
     @property
+    def scaled(self) -> frozenset[Term]:
+        """The factors that a step computes beyond the range of the dot's dtype: they are multiplied
+        as shares of the greatest one of their row so far. That of f16 is 1 here.
+        """
+        if self.dot.a is not float16:
+            return frozenset()
+        members = {m.term: m for m in self.cascade.members}
+        factors = ((members[r], x) for r, (x, _) in self.sums.items())
+        return frozenset(x for m, x in factors if m.rate is None or x.op != m.rate.base)
+
+    @property
     def steps(self) -> Axes:
         """The axes that are reduced, walked as one: first those by which places are looked up, as
         pages are, so that what lies on one page is read together.
@@ -58,6 +69,11 @@ class Streamed:
         moved = (t for t in self.fused.terms if isinstance(t, At))
         looked_up = {a for at in moved for index in at.args[1:] for a in index.axes}
         return tuple(sorted(axis_order(self.cascade.steps), key=lambda a: a not in looked_up))
+
+    def results_of(self, store: Store) -> frozenset[Term]:
+        """The results that a store's value is computed of."""
+        results, reads = self.cascade.results, self.fused.reads
+        return results & below([store.term], lambda t: t in results or t in reads).keys()
 
     def further(self, term: Term) -> Axes:
         """The axes of a sum beside those of the rows."""
@@ -82,8 +98,6 @@ def streamed(fused: Fused, cascade: Cascade) -> Streamed | None:
     contractions = {r: _of_rows_and_steps(r, cascade, lane, dot, fused) for r in cascade.inner}
     wide = [m.term for m in cascade.members if not m.term.axes <= cascade.rows]
     sums = {r: _of_steps_and_further(r, cascade, lane, dot, fused) for r in wide}
-    if not all(_is_in_range(m, sums[m.term], dot) for m in cascade.members if m.term in sums):
-        return None
     stream = Streamed(
         fused, cascade, dot, lane,
         {r: pair for r, pair in contractions.items() if pair is not None},
@@ -153,13 +167,6 @@ def _of_steps_and_further(
         if apart and total.axes - block <= other.axes and computed.dtype is dot.accumulator:
             return None if taken(other, dot.b, fused.reads) is None else (computed, other)
     return None
-
-
-def _is_in_range(member: Member, pair: tuple[Term, Term] | None, dot: Dot) -> bool:
-    """Has the dot's dtype the range of a factor that a step computes? That of f16 is 1 here."""
-    if pair is None or dot.a is not float16:
-        return True
-    return member.rate is not None and pair[0].op == member.rate.base
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +242,30 @@ def blocks_of(stream: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction,
     return blocks
 
 
+def lines_of(stream: Streamed, tiling: FragmentTiling) -> dict[Term, Block]:
+    """The blocks of what is read and is a number a step, if lanes can copy them without registers:
+    what rows before had (their maxima and sums, in gradients of keys), and masks of keys.
+    """
+    reads, steps = stream.fused.reads, (stream.steps, tiling.steps)
+    ends = stream.cascade.results.__contains__
+    roots = [r.args[0] for r in stream.cascade.reductions if r not in stream.contractions]
+    # What an At moves is asked for at other positions.
+    seen = below(roots, lambda t: t in reads or ends(t) or isinstance(t, At))
+    apart = stream.cascade.rows - {stream.lane}
+    narrow = (
+        t for t in seen if t in reads and stream.cascade.steps <= t.axes <= apart | {*stream.steps}
+    )
+    blocks = {t: Block(t, (), ((), 1), steps, deep_first=False, swizzle=0) for t in narrow}
+    return {t: block for t, block in blocks.items() if _lies_whole(stream.fused, block)}
+
+
 def shared_bytes(stream: Streamed, tiling: FragmentTiling) -> int:
     """Shared memory that a tiling takes."""
     blocks = dict.fromkeys(
         (b, tiling.stages if s else 1) for (_, s), b in blocks_of(stream, tiling).items()
     )
+    lines = lines_of(stream, tiling).values() if tiling.stages > 1 else ()
+    blocks |= dict.fromkeys((line, tiling.stages) for line in lines)
     return sum(block.bytes * stages for block, stages in blocks)
 
 

@@ -16,16 +16,20 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.algebra.terms import Term
 from luminal.backends import device_costs
 from luminal.backends.c_backend import CBackend
 from luminal.base.costs import Costs
 from luminal.base.dots import WGMMA
 from luminal.base.errors import VerifyError
+from luminal.base.numerics import Numerics
+from luminal.base.records import dataclass
 from luminal.compiler.compile import lower_to_program
 from luminal.frontend.random.keyed import dropout
 from luminal.hlir.graph import Graph
 from luminal.kernel.cascade_fragments import Fragments
 from luminal.kernel.fragment_step import Step
+from luminal.kernel.streamed import Streamed
 from luminal.schedule.vectors.vector_target import VectorTarget
 from luminal.selection import cascades
 from luminal.shape.expression import const
@@ -67,9 +71,32 @@ def kept(shape: tuple[int, ...]) -> Any:
     return lm.compile(cx)({})["kept"].astype(np.float64)
 
 
-def drawn(seed: int) -> tuple[Graph, dict[str, Any], dict[str, Any], str]:
-    """A graph of attention's gradients, its inputs, float64's results, and what was drawn: lengths
-    that are no multiple of tiles, heads that share keys, weights that are dropped.
+STORAGE = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
+UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # by which results are rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Attention's gradients: float64's results, and how large they would be if no terms of their
+    sums cancelled each other.
+    """
+
+    graph: Graph
+    inputs: dict[str, Any]
+    expected: dict[str, Any]
+    sizes: dict[str, Any]
+    text: str
+    scale: float
+
+    def one(self, name: str) -> float:
+        """What is 1 where nothing is scaled."""
+        return 1.0 if name == "y" else self.scale
+
+
+def drawn(seed: int, dtype: str = "bfloat16") -> Drawn:
+    """A random attention: lengths that are no multiple of tiles, heads that share keys, weights
+    that are dropped; what comes from above is large or small in some, so that a step's factors are
+    beyond the range of float16.
     """
     rng = np.random.default_rng(seed)
     heads, shared = int(rng.integers(1, 3)), int(rng.integers(1, 4))
@@ -89,10 +116,11 @@ def drawn(seed: int) -> tuple[Graph, dict[str, Any], dict[str, Any], str]:
         "q": (*wide, width), "k": (heads, 1, keys, width), "v": (heads, 1, keys, further),
         "g": (*wide, further),
     }  # fmt: skip
-    storage = ml_dtypes.bfloat16
-    inputs = {n: rng.standard_normal(shape).astype(storage) for n, shape in shapes.items()}
+    inputs = {n: rng.standard_normal(shape).astype(STORAGE[dtype]) for n, shape in shapes.items()}
+    scale = 2.0 ** (0, 12, -12)[seed % 3 if dtype == "float16" else 0]
+    inputs["g"] *= STORAGE[dtype](scale)
     cx = lm.Graph()
-    named = {n: cx.tensor(shape, name=n, dtype="bfloat16") for n, shape in shapes.items()}
+    named = {n: cx.tensor(shape, name=n, dtype=dtype) for n, shape in shapes.items()}
     q, k, v, g = (x.cast("float32") for x in named.values())
     scores = q @ k.mT * SCALE
     at = cx.arange(queries).reshape(queries, 1), cx.arange(keys).reshape(1, keys)
@@ -103,18 +131,19 @@ def drawn(seed: int) -> tuple[Graph, dict[str, Any], dict[str, Any], str]:
     if is_dropped:
         weights = dropout(weights, DROPPED, lm.random.key(7, cx))
     y = weights @ v
-    y.cast("bfloat16").output("y")
+    y.cast(dtype).output("y")
     pulled = lm.grad((y * g).sum(), [named[n] for n in "qkv"])
     for name, x in zip("qkv", pulled, strict=True):
         x.output(f"d{name}")
     i, j = np.arange(queries)[:, None], np.arange(keys)[None, :]
     factor = kept((*wide, keys)) if is_dropped else None
-    expected = by_pytorch(inputs, MASKS[mask](i, j, before), factor)
-    return cx.graph(), inputs, expected, f"{shapes} {mask} dropped={is_dropped}"
+    expected, sizes = by_pytorch(inputs, MASKS[mask](i, j, before), factor)
+    text = f"{shapes} {mask} dropped={is_dropped}"
+    return Drawn(cx.graph(), inputs, expected, sizes, text, scale)
 
 
-def by_pytorch(inputs: dict[str, Any], seen: Any, factor: Any) -> dict[str, Any]:
-    """The result and gradients in float64."""
+def by_pytorch(inputs: dict[str, Any], seen: Any, factor: Any) -> tuple[Any, Any]:
+    """The result and gradients in float64, and their sizes."""
     torch = pytest.importorskip("torch")
     with torch.inference_mode(False):
         q, k, v, g = (torch.from_numpy(x.astype(np.float64)) for x in inputs.values())
@@ -126,21 +155,46 @@ def by_pytorch(inputs: dict[str, Any], seen: Any, factor: Any) -> dict[str, Any]
         if factor is not None:
             weights = weights * torch.from_numpy(factor)
         y = weights @ v
-        pulled = torch.autograd.grad((y * g).sum(), leaves)
+        *pulled, of_scores = torch.autograd.grad((y * g).sum(), [*leaves, scores])
     gradients = {f"d{name}": x.numpy() for name, x in zip("qkv", pulled, strict=True)}
-    return {"y": y.detach().numpy(), **gradients}
+    w, s, q, k, v, g = (abs(x.detach()) for x in (weights, of_scores, q, k, v, g))
+    sizes = {
+        "y": w @ v, "dq": s @ k * SCALE,
+        "dk": (s.mT @ q * SCALE).sum(1, keepdim=True), "dv": (w.mT @ g).sum(1, keepdim=True),
+    }  # fmt: skip
+    every = {name: x.numpy() for name, x in sizes.items()}
+    return {"y": y.detach().numpy(), **gradients}, every
 
 
-def check(seed: int) -> None:
+def check(seed: int, dtype: str = "bfloat16") -> None:
     """All results are float64's, rounded once: what was computed errs a hundred times less."""
-    graph, inputs, expected, text = drawn(seed)
-    found = compiled_on(device(), graph)(inputs)
-    for name, wanted in expected.items():
-        least = 2.0**-12 * max(1.0, float(abs(wanted).max()))  # of sums that cancel
+    run = drawn(seed, dtype)
+    found, unit = compiled_on(device(), run.graph)(run.inputs), UNIT[dtype]
+    for name, wanted in run.expected.items():
+        least = unit * 2.0**-4 * max(run.one(name), float(abs(wanted).max()))  # of sums that cancel
         np.testing.assert_allclose(
-            found[name].astype(np.float64), wanted, rtol=1.05 * 2.0**-8, atol=least,
-            err_msg=f"{name} of {text}",
+            found[name].astype(np.float64), wanted, rtol=1.05 * unit,
+            atol=least + tiny(dtype), err_msg=f"{name} of {run.text}",
         )  # fmt: skip
+
+
+def tiny(dtype: str) -> float:
+    """Half of the least number but zero."""
+    return 2.0**-25 if dtype == "float16" else 0.0
+
+
+def check_relaxed(seed: int, dtype: str) -> None:
+    """Each factor that a step computes is rounded to 16 bits once, by half a unit, and so are
+    results.
+    """
+    run = drawn(seed, dtype)
+    found = compiled_on(device(), run.graph, Numerics.RELAXED)(run.inputs)
+    half = UNIT[dtype] / 2
+    for name, wanted in run.expected.items():
+        most = 1.1 * half * (run.sizes[name] + abs(wanted)) + tiny(dtype)
+        most += half * 2.0**-4 * run.sizes[name].max()
+        error = abs(found[name].astype(np.float64) - wanted)
+        assert np.all(error <= most), f"{name} of {run.text}: {(error / most).max()}"
 
 
 @pytest.mark.parametrize("seed", mostly_long(range(24), 0))
@@ -148,11 +202,32 @@ def test_drawn_gradients_on_the_shims(seed: int) -> None:
     check(seed)
 
 
+@pytest.mark.parametrize("seed", mostly_long(range(24), 0))
+def test_drawn_gradients_of_f16(seed: int) -> None:
+    check(seed, "float16")
+
+
+@pytest.mark.parametrize("dtype", STORAGE)
+@pytest.mark.parametrize("seed", mostly_long(range(12), 0))
+def test_drawn_gradients_relaxed(seed: int, dtype: str) -> None:
+    check_relaxed(seed, dtype)
+
+
+@pytest.mark.long
+def test_small_factors_that_are_no_shares_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float16 without scales: 2**-12 of what is usual is below its least numbers."""
+    monkeypatch.setattr(Streamed, "scaled", frozenset[Term]())
+    with pytest.raises(AssertionError):
+        check(2, "float16")
+
+
 @pytest.mark.long
 def test_gradients_are_by_warp_groups() -> None:
     """Both passes; with dropout weights are kept for what drops them, and nothing streams."""
-    for seed, is_streamed in ((2, True), (11, False)):
-        kernels = lower_to_program(drawn(seed)[0], device()).kernels
+    for seed, dtype, is_streamed in (
+        (2, "bfloat16", True), (11, "bfloat16", False), (2, "float16", True),
+    ):  # fmt: skip
+        kernels = lower_to_program(drawn(seed, dtype).graph, device()).kernels
         assert [*map(by_warp_groups, kernels)] == [is_streamed] * len(kernels)
 
 

@@ -39,13 +39,15 @@ def backend() -> Both:
 
 
 def drawn(seed: int) -> tuple[Case, str]:
-    """A random attention: lengths, widths, heads that share keys, mask, what is stored of it."""
+    """A random attention: lengths, widths, heads that share keys, mask, biases, what is stored."""
     rng = np.random.default_rng(seed)
     heads, shared = int(rng.integers(1, 3)), int(rng.integers(1, 3))
     queries, keys = int(rng.integers(6, 12)), int(rng.integers(6, 27))
     width, further = int(rng.integers(3, 10)), int(rng.integers(2, 10))
     if seed % 3:  # lanes copy whole words
         width, further = 8, 8 * int(rng.integers(1, 3))
+    if seed % 2:  # and whole words of what is a number a key
+        keys = -(-keys // 4) * 4
     mask = [*MASKS][seed % len(MASKS)]
     cx = lm.Graph()
     shapes = {
@@ -59,6 +61,9 @@ def drawn(seed: int) -> tuple[Case, str]:
     if rng.integers(2):
         shapes["b"] = (queries, keys)
         scores = scores + cx.tensor(shapes["b"], name="b")
+    if seed % 3 != 2:
+        shapes["c"] = (keys,)
+        scores = scores + cx.tensor((keys,), name="c")
     at = cx.arange(queries).reshape(queries, 1), cx.arange(keys).reshape(1, keys)
     seen = MASKS[mask](*at)
     if seen is not None:

@@ -28,7 +28,7 @@ from luminal.kernel import tile_interpreter
 from luminal.kernel.cascade_fragments import ByFragments
 from luminal.kernel.knobs import Knobs
 from luminal.kernel.streamed import shared_bytes
-from luminal.kernel.tile_ir import Await, Barrier, Kernel, Map, Retile, Space
+from luminal.kernel.tile_ir import Await, Barrier, Copy, Kernel, Load, Map, Retile, Space
 from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify
 from luminal.nn.paged import _read
@@ -114,6 +114,18 @@ def check_run(run: Case, text: str, knobs: Knobs) -> None:
 @pytest.mark.parametrize("seed", mostly_long([*DRAWS], 2))
 def test_attention_by_both_meanings(seed: int) -> None:
     check(seed, SMALL_BLOCKS if seed % 2 else ())
+
+
+def test_numbers_of_keys_come_by_the_ring() -> None:
+    """What is added to all scores of a key is copied with the keys: no lane waits for it."""
+    run, text = drawn(7)
+    size = len(run.inputs["c"])
+    kernel = placed(run)
+    (bias,) = (b.name for b in kernel.buffers if b.dtype is float32 and b.size.constant == size)
+    of_bias = [each for each in kernel.statements() if getattr(each, "source", None) == bias]
+    assert {type(each) for each in of_bias} == {Copy}
+    assert not any(isinstance(each, Load) and each.buffer == bias for each in kernel.statements())
+    check_run(run, text, SMALL_BLOCKS)
 
 
 @pytest.mark.long

@@ -30,6 +30,7 @@ from luminal.schedule.groups.bounds import Bounds, bounds, lines, resident
 from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.counts import Access, Work
 from luminal.schedule.groups.live import live_words
+from luminal.schedule.groups.pipes import MEMORY
 from luminal.schedule.groups.touched import ROW, SECTOR, WORD
 from luminal.schedule.groups.work import work
 from luminal.shape.expression import const
@@ -225,10 +226,11 @@ class Hand:
         self.body.append(ir.Load(out, "b", place, distance=distance))
         return out
 
-    def loop(self, trips: int, body: Callable[[ir.Value], object]) -> None:
+    def loop(self, trips: int | ir.Value, body: Callable[[ir.Value], object]) -> None:
         outer, self.body, index = self.body, [], self.value(ir.INDEX)
         body(index)
-        outer.append(ir.Loop(index, integer(0), integer(trips), 1, (), tuple(self.body)))
+        stop = integer(trips) if isinstance(trips, int) else trips
+        outer.append(ir.Loop(index, integer(0), stop, 1, (), tuple(self.body)))
         self.body = outer
 
     def kernel(self, dtype: dtypes.DType = F32, shared: bool = False) -> ir.Kernel:
@@ -313,6 +315,16 @@ def test_a_loop_is_looked_at_in_its_middle() -> None:
     hand.loop(9, lambda index: hand.load(hand.apply("mul", hand.lane, index)))
     (access,) = hand.work().accesses
     assert (access.times, access.taken, access.is_looped) == (9, 16, True)  # four times the lane
+
+
+def test_chunks_of_more_trips_and_of_fewer_count_by_their_mean() -> None:
+    """As under a causal mask: the middle of 64 chunks, in rows of eight, has no trip."""
+    hand = Hand()
+    trips = hand.apply("remainder", hand.chunk, integer(8))
+    hand.loop(trips, lambda index: hand.load(hand.apply("mul", hand.lane, index)))
+    found = work(replace(hand.kernel(), chunks=const(64)), {})
+    assert sum(access.times for access in found.accesses) == pytest.approx(3.5)
+    assert found.issued[MEMORY] == pytest.approx(3.5 * 64)
 
 
 def test_waits() -> None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import Reduction
 from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 from luminal.kernel.cascade import Cascade, lane_axis
@@ -199,6 +201,7 @@ MOST_REGISTERS, OTHERS, FURTHER = 255, 48, 16  # further ones by each contractio
 LOADS, COPIED = 128, 32  # bytes that a unit reads in shared memory, and gets from the last cache
 RUNS_ON = 3  # stages, of which one is multiplied with, one is computed of and one is on its way
 WAIT = 700  # cycles from asking for a block to having it
+COMPUTED = 8  # numbers of a block of which a unit computes what is multiplied, in a cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,22 +218,27 @@ class Lefts:
 
     @property
     def dots(self) -> tuple[Dot, ...]:
-        """The dot that takes least for it, if there is one that can: of so many columns that
-        further axes have few beside their own, and then of many.
+        """The dot that takes least for it, if there is one that can; of several that of most
+        columns.
         """
         rows = [row for row in self.groups.left if row.replaces(self.stream.dot) and row.chains]
-        rows.sort(key=lambda row: (self.added(row), -row.n))
-        return tuple([row for row in rows if self.tilings(row)][:1])
-
-    def added(self, dot: Dot) -> float:
-        """Cycles in which a row of blocks is multiplied by a block of factors of all sums."""
-        read = (dot.m + dot.n) * dot.k * dot.b.size / LOADS
-        cycles = max(dot.m * dot.n * dot.k / self.groups.pipes.left, read)
-        return self.further(dot) / dot.n * cycles
+        tilings = {row: self.tilings(row) for row in sorted(rows, key=lambda row: -row.n)}
+        able = [row for row in tilings if tilings[row]]
+        return (min(able, key=lambda row: self.time(row, tilings[row][0])),) if able else ()
 
     def further(self, dot: Dot) -> int:
         """The columns of all sums."""
-        return sum(rounded(self.stream.further(r), dot.n) for r in self.stream.sums)
+        return sum(self.columns(r, dot) for r in self.stream.sums)
+
+    def columns(self, r: Reduction, dot: Dot) -> int:
+        """The columns of a sum."""
+        return rounded(self.stream.further(r), dot.n)
+
+    def sweeps(self) -> list[list[Reduction]]:
+        """The sums of each sweep: what lanes hold at a time."""
+        members = self.stream.cascade.members
+        of = {m.term: m.sweep for m in members if m.term in self.stream.sums}
+        return [[r for r in of if of[r] == sweep] for sweep in {*of.values()}]
 
     def blocks(self, dot: Dot, choices: Choices) -> ByFragments:
         """The blocks that are chosen, by rule the best."""
@@ -244,16 +252,13 @@ class Lefts:
     def tilings(self, dot: Dot) -> list[FragmentTiling]:
         """All that there is room for, the best first."""
         stream, groups = replace(self.stream, dot=dot), self.groups
-        further, depth = (
-            self.further(dot),
-            sum(rounded(r.attrs, dot.k) for r in stream.contractions),
-        )
-        keys = estimate(extent_of(stream.steps))
+        sweeps = self.sweeps()
+        held = max(sum(self.columns(r, dot) for r in sweep) for sweep in sweeps)
 
         def fits(tiling: FragmentTiling) -> bool:
             # Of a step lanes have what it contracts and, in half as many registers, parts of it.
-            words = len(stream.sums) * stream.parts / 2
-            columns = (len(stream.contractions) + words) * tiling.steps + further
+            words = max(map(len, sweeps)) * stream.parts / 2
+            columns = (len(stream.contractions) + words) * tiling.steps + held
             others = OTHERS + FURTHER * (len(stream.contractions) - 1)
             registers = others + columns * dot.m / dot.together
             most = min(MOST_REGISTERS, REGISTERS / (tiling.teams * dot.together))
@@ -261,15 +266,6 @@ class Lefts:
             lies = all(block.swizzle for block in blocks_of(stream, tiling).values())
             near = lies and shared_bytes(stream, tiling) <= groups.shared_bytes
             return registers <= most and near and is_ring
-
-        def time(tiling: FragmentTiling) -> float:
-            """Cycles of a unit, about."""
-            rows, steps = tiling.rows, tiling.steps
-            multiplied = rows * steps * (depth + stream.parts * further) / groups.pipes.left
-            copied = steps * (depth + further) * dot.b.size / COPIED
-            late = WAIT / (2 * tiling.stages - 1)
-            share = -(-self.others * -(-self.positions // rows) // self.units)
-            return share * -(-keys // steps) * (max(multiplied, copied) + late)
 
         tilings = [
             FragmentTiling(teams * dot.m, steps, teams, stages, runs_on=stages >= RUNS_ON)
@@ -279,4 +275,21 @@ class Lefts:
             if teams == 1 or teams * dot.m < 2 * self.positions
             if teams * dot.together <= groups.most
         ]
-        return sorted(filter(fits, tilings), key=time)
+        return sorted(filter(fits, tilings), key=partial(self.time, dot))
+
+    def time(self, dot: Dot, tiling: FragmentTiling) -> float:
+        """Cycles of a unit, about."""
+        rows, steps, size = tiling.rows, tiling.steps, dot.b.size
+        further, parts = self.further(dot), self.stream.parts
+        depth = sum(rounded(r.attrs, dot.k) for r in self.stream.contractions)
+        multiplied = rows * steps * (depth + parts * further) / self.groups.pipes.left
+        # Both factors of contractions, and the second one of sums.
+        both = depth * (1 / dot.m + 1 / dot.n)
+        read = rows * steps * (both + parts * further / dot.m) * size / LOADS
+        copied = steps * (depth + further) * size / COPIED
+        late = WAIT / (2 * tiling.stages - 1)
+        if not tiling.runs_on:
+            late += rows * steps / COMPUTED
+        share = -(-self.others * -(-self.positions // rows) // self.units)
+        blocks = -(-estimate(extent_of(self.stream.steps)) // steps)
+        return share * blocks * (max(multiplied, read, copied) + late)

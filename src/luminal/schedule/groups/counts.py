@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 
 from luminal.base.records import dataclass
 
@@ -78,3 +79,26 @@ class Work:
             for access in self.accesses
             if access.place in places
         )
+
+
+def mean(works: Sequence[Work]) -> Work:
+    """The mean of several chunks' work; registers and memory are those of one."""
+    accesses: dict[Access, float] = defaultdict(float)
+    for work in works:
+        for access in work.accesses:
+            accesses[replace(access, times=0.0)] += access.times / len(works)
+
+    def of(parts: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
+        total: dict[str, float] = defaultdict(float)
+        for part in parts:
+            for name, count in part.items():
+                total[name] += count / len(works)
+        return dict(total)
+
+    return replace(
+        works[0],
+        issued=of(work.issued for work in works),
+        waits=of(work.waits for work in works),
+        beside=of(work.beside for work in works),
+        accesses=tuple(replace(access, times=times) for access, times in accesses.items()),
+    )

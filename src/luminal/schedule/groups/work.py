@@ -3,8 +3,10 @@ what they issue, and how often they wait.
 
 One chunk is walked once, in the middle of the grid and of every loop, by all lanes of a group
 together: addresses, masks and bounds of loops are computed as they would be there, and the body of
-a loop counts as often as the loop has trips. Floats are not computed. An integer that is loaded
-stands for data: an access whose place depends on it is counted, but nobody can arrange it better.
+a loop counts as often as the loop has trips. Where chunks have more trips or fewer, as under causal
+masks, several are walked, and the work is their mean. Floats are not computed. An integer that is
+loaded stands for data: an access whose place depends on it is counted, but nobody can arrange it
+better.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ from luminal.expand.ir import (
 from luminal.expand.operations import OPERATIONS
 from luminal.kernel.tile_ir import Batch
 from luminal.memory.alignment import ACCESS
-from luminal.schedule.groups.counts import Access, Work
+from luminal.schedule.groups.counts import Access, Work, mean
 from luminal.schedule.groups.live import live_words, unused
 from luminal.schedule.groups.pipes import (
     EXCHANGE,
@@ -86,14 +88,30 @@ ALLOTTED = 8  # registers are given to a lane by so many,
 MOST_REGISTERS = 255  # and so many at most
 SELDOM = 1 / 16  # of the times that one comes by
 TRIPS = 8  # of a loop of which nothing is known
+WALKED = 12  # chunks at most, where they differ
 
 
 def work(kernel: Kernel, params: Mapping[str, int], machine: Instructions = frozenset()) -> Work:
     """The work of one chunk of a kernel for values of its parameters, on a machine that has these
     operations of its own.
     """
+    chunks = int(kernel.chunks.evaluate(params))
     with np.errstate(all="ignore"):
-        return _Count(kernel, params, machine).work()
+        if chunks > 1 and _are_uneven(kernel):
+            walked = spread(chunks, WALKED)
+            return mean([_Count(kernel, params, machine).work(chunk) for chunk in walked])
+        return _Count(kernel, params, machine).work(chunks // 2)
+
+
+def spread(count: int, most: int) -> Sequence[int]:
+    """So many of the numbers below a count, pairwise as far from its ends: so their mean is that of
+    all, also of what is left of them by any divisor of the count, as a row's blocks are.
+    """
+    if count <= most:
+        return range(count)
+    golden = (5**0.5 - 1) / 2  # multiples of it fill each interval evenly (Weyl)
+    half = [int(count * ((n + 0.5) * golden % 1)) for n in range(most // 2)]
+    return [*half, *(count - 1 - number for number in half)]
 
 
 class _Unknown:
@@ -154,12 +172,13 @@ class _Count:
         self.depths = {buffer.name: buffer.size for buffer in kernel.shared}
         self.fetched: set[tuple[str, int]] = set()  # sectors, by their buffers
 
-    def work(self) -> Work:
+    def work(self, number: int) -> Work:
+        """What the chunk of this number does."""
         kernel = self.kernel
         for param in kernel.params:
             self.values[param.value.id] = np.array([self.params[param.symbol.name]], np.int64)
         numbers = np.arange(self.lanes, dtype=np.int64)
-        chunk = np.array([int(kernel.chunks.evaluate(self.params)) // 2], np.int64)
+        chunk = np.array([number], np.int64)
         if kernel.lane is None:
             chunk = chunk + numbers
         else:
@@ -559,6 +578,22 @@ class _Count:
 def _name(operand: Operand | None) -> object:
     """What tells an operand from all others."""
     return operand.id if isinstance(operand, Value) else operand
+
+
+def _are_uneven(kernel: Kernel) -> bool:
+    """Does it follow from a chunk's number how many trips a loop has?"""
+    if kernel.lane is None:
+        return False
+    moved = {kernel.chunk.id}
+    for statement in kernel.statements():
+        if isinstance(statement, Apply) and any(_name(arg) in moved for arg in statement.args):
+            moved.add(statement.out.id)
+        if isinstance(statement, Loop):
+            start, stop = (_name(end) in moved for end in (statement.start, statement.stop))
+            if stop and not start:
+                return True
+            moved |= {statement.index.id} if start else set()
+    return False
 
 
 def _is_simple(body: Sequence[Statement]) -> bool:
