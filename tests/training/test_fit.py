@@ -235,14 +235,23 @@ class Guarded(nn.Module):
 
 
 BROKEN = {
-    "not chosen": (Guarded(), r"first NaN is made by Log2? of f32\[4, 2\] in layer 1: 8 of 8"),
-    "forward": (Logarithm(), r"first NaN is made by Log2? of f32\[4, 2\] in layer 1: [1-8] of 8"),
-    "backward": (Root(), r"step 1: .*first NaN is made by .* in layer 1 \(backward or update\): "),
+    "not chosen": (
+        Guarded(),
+        r"made by Log2? of f32\[4, 2\], log in 1 \(Guarded\) at test_fit.py:\d+: 8 of 8",
+    ),
+    "forward": (
+        Logarithm(),
+        r"made by Log2? of f32\[4, 2\], log in 1 \(Logarithm\) at test_fit.py:.* of 8",
+    ),
+    "backward": (
+        Root(),
+        r"step 1: .*first NaN is made by .*, gradient of \w+ in 1 \(Root\) at test_fit.py:",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_first_nan_and_its_layer_are_named(name: str) -> None:
+def test_the_first_nan_and_what_recorded_it_are_named(name: str) -> None:
     layer, message = BROKEN[name]
     lm.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 2), layer, nn.Linear(2, 1))
@@ -258,8 +267,17 @@ def test_the_first_nan_and_its_layer_are_named(name: str) -> None:
 def test_a_nan_in_a_batch_is_named() -> None:
     x = X.copy()
     x[3, 1] = np.nan
-    with pytest.raises(NonFiniteError, match=r"made by Input batch\.0 in .*: 1 of 36 elements"):
+    with pytest.raises(NonFiniteError, match=r"made by Input batch\.0, .*: 1 of 36 elements"):
         linear(x, Y, detect_nan=True)
+
+
+def test_a_nan_of_the_loss_is_named_by_its_line() -> None:
+    def loss(y: Any, target: Any) -> Any:
+        return (y * 0 - 1).log().mean() + target.mean()
+
+    line = loss.__code__.co_firstlineno + 1
+    with pytest.raises(NonFiniteError, match=rf"Log2? of .*, log at test_fit\.py:{line}: "):
+        linear(X, Y, loss=loss, detect_nan=True)
 
 
 def test_an_overflow_is_named_beside_its_nan() -> None:

@@ -16,7 +16,7 @@ from luminal.autograd.checkpoint import Again
 from luminal.autograd.loop import loop_rule
 from luminal.autograd.rules import RULES, flat
 from luminal.autograd.views import repeats
-from luminal.base import garbage
+from luminal.base import garbage, lines
 from luminal.base.errors import DTypeError, GraphError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe
@@ -27,6 +27,7 @@ from luminal.hlir.ops import Node, Value
 # There is no tape and no op for gradients: they are nodes of the same graph, so fusion, rolling and
 # search see forward and backward alike, and a gradient can be differentiated again.
 @garbage.held()
+@lines.restored()
 def gradients(
     graph: Recorder,
     outputs: Sequence[Tensor],
@@ -44,6 +45,7 @@ def gradients(
     by_variable: dict[Value, Tensor | None] = dict.fromkeys(variables)
     again, start = Again(graph), len(graph.builder)
     for node in reversed(order):
+        lines.gradients_of(node.recorded)
         arrived: list[Tensor | None] = []
         for k in range(len(node.types)):
             value = Value(node, k)

@@ -173,6 +173,14 @@ FLAGS: dict[str, Flag] = {
             "how long a rank waits for others in one collective; ten times as long in the first",
         ),
         Flag(
+            "LUMINAL_LINES",
+            _switch,
+            lambda: True,
+            "takes 1 or 0",
+            "remember of each value the line and the module that recorded it, for errors and "
+            "reports",
+        ),
+        Flag(
             "LUMINAL_PRINT_EGGLOG",
             _switch,
             lambda: False,
@@ -223,6 +231,7 @@ def get(
         "LUMINAL_VERIFY",
         "LUMINAL_POISON",
         "LUMINAL_SYNC",
+        "LUMINAL_LINES",
         "LUMINAL_PRINT_EGGLOG",
         "LUMINAL_PRINT_REJECT",
     ],

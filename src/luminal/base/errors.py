@@ -6,9 +6,19 @@ builtin a user would expect to catch, so `except ValueError` works as it does wi
 
 from __future__ import annotations
 
+from typing import Any
+
+from luminal.base.lines import Line, line_here
+
 
 class LuminalError(Exception):
-    """Base of every error Luminal raises on purpose."""
+    """Base of every error Luminal raises on purpose; `line` is the user's, where it was raised."""
+
+    line: Line | None = None
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.line = line_here()
 
 
 class ShapeError(LuminalError, ValueError):

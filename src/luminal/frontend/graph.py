@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from luminal.base import dtypes
+from luminal.base import config, dtypes
 from luminal.base.errors import DimError, GraphError, ShapeError
+from luminal.base.lines import Lines, Recorded, recorded_here
 from luminal.frontend import creation
 from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Shape, describe
@@ -29,10 +30,15 @@ from luminal.shape.prove import prove
 
 _numbers = itertools.count()
 
-parameter_names: ContextVar[Mapping[Parameter, str] | None] = ContextVar(
+parameter_names: ContextVar[Mapping[Any, str] | None] = ContextVar(
     "luminal_parameter_names", default=None
 )
-"""The paths of Parameters in the module that is being called."""
+"""The paths of Parameters in the module that is being called, and of the modules below it."""
+
+
+def new_builder() -> Builder:
+    """Makes the nodes of a graph that is recorded; they remember their lines (LUMINAL_LINES)."""
+    return Builder(Lines()) if config.get("LUMINAL_LINES") else Builder()
 
 
 @contextmanager
@@ -59,9 +65,10 @@ class Recorder:
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or f"graph{next(_numbers)}"
-        self.builder = Builder()
+        self.builder = new_builder()
         self.dims: dict[str, Symbol] = {}
         self.requirements: list[Expression] = []
+        self.required_at: dict[Expression, Recorded | None] = {}
         self.sinks: list[Sink] = []
         self._assigned: dict[Assignable, Assign] = {}
         self.leaves: dict[str, Value] = {}  # Inputs and Weights by name
@@ -163,6 +170,7 @@ class Recorder:
             raise DimError(f"{what}: the condition never holds; check the extents")
         if verdict is None and isinstance(condition, Expression):
             self.requirements.append(condition)
+            self.required_at[condition] = recorded_here(what)
 
     # --- leaves
 
@@ -418,7 +426,9 @@ class Recorder:
         if not self.sinks:
             fix = "call .output(name) on a Tensor or assign a State"
             raise GraphError(f"{self.name}: nothing to compute; {fix}")
-        return Graph(tuple(self.sinks), tuple(self.dims.values()), tuple(self.requirements))
+        return Graph(
+            tuple(self.sinks), tuple(self.dims.values()), tuple(self.requirements), self.required_at
+        )
 
     def set_value(self, value: Value, array: Any) -> None:
         """Stores an Input's value; raises ShapeError or DTypeError if it does not fit."""

@@ -114,6 +114,7 @@ class BodyRecorder(Recorder):
         # Shared, not copied: what the body declares and requires holds for the graph around it.
         self.dims = parent.dims
         self.requirements = parent.requirements
+        self.required_at = parent.required_at
         self.diffs = parent.diffs
         self.derivatives = parent.derivatives
         self.parts = parent.parts

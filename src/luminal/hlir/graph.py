@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ import numpy as np
 
 from luminal.base.dtypes import DType
 from luminal.base.errors import GraphError
+from luminal.base.lines import Recorded
 from luminal.base.records import dataclass
 from luminal.hlir import ops
 from luminal.hlir.attributes import (
@@ -66,6 +67,9 @@ class Graph:
     sinks: tuple[Sink, ...]
     dims: tuple[Symbol, ...] = ()
     requirements: tuple[Expression, ...] = ()
+    required_at: Mapping[Expression, Recorded | None] = field(
+        default_factory=dict, compare=False, repr=False
+    )
     _order: tuple[Node, ...] | None = field(default=None, init=False, compare=False, repr=False)
     _by_op: ByOp | None = field(default=None, init=False, compare=False, repr=False)
 
@@ -102,11 +106,7 @@ def by_op(nodes: Iterable[Node]) -> ByOp:
     """The nodes of each op, by its name, in order."""
     by_name: dict[str, list[Node]] = {}
     for node in nodes:
-        name = node.op.name
-        if name in by_name:
-            by_name[name].append(node)
-        else:
-            by_name[name] = [node]
+        by_name.setdefault(node.op.name, []).append(node)
     return by_name
 
 
@@ -136,8 +136,9 @@ def topological(roots: Iterable[Value]) -> list[Node]:
 class Builder:
     """Makes nodes, each distinct content once: same op, operands and attributes, same Node."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorded: Callable[[], Recorded | None] = lambda: None) -> None:
         self._interned: dict[Any, Node] = {}
+        self._recorded = recorded
 
     def __len__(self) -> int:
         return len(self._interned)
@@ -157,15 +158,18 @@ class Builder:
         """The node that was made last; None before the first."""
         return next(reversed(self._interned.values()), None)
 
-    def make(self, name: str, args: Sequence[Value] = (), attrs: Any = None) -> Node:
-        """The node of op `name`; raises ShapeError or DTypeError if the operands do not fit."""
+    def make(
+        self, name: str, args: Sequence[Value] = (), attrs: Any = None, like: Node | None = None
+    ) -> Node:
+        """The node of op `name`, of the line of `like`; ShapeError, DTypeError for its operands."""
         # Operands are interned nodes that compare by identity, so the key costs the same however
         # deep the graph below them is.
         key = (name, tuple(args), attrs)
         node = self._interned.get(key)
         if node is None:
             op = ops.OPS[name]
-            node = Node(op, key[1], attrs, ops.infer(op, args, attrs))
+            recorded = self._recorded() if like is None else like.recorded
+            node = Node(op, key[1], attrs, ops.infer(op, args, attrs), recorded)
             self._interned[key] = node
         return node
 
@@ -256,11 +260,9 @@ class Builder:
     ) -> tuple[Value, ...]:
         """(final carried values ..., ys ...)."""
         args = [*carried]
-        counts = []
         for stream in streams:
-            leaves = [stream] if isinstance(stream, Value) else [*stream]
-            args += leaves
-            counts.append(0 if isinstance(stream, Value) else len(leaves))
+            args += [stream] if isinstance(stream, Value) else stream
+        counts = [0 if isinstance(stream, Value) else len(stream) for stream in streams]
         ys = len(body.results) - len(carried)
         attrs = LoopAttrs(trips, body, len(carried), tuple(counts), assigned or (None,) * ys)
         node = self.make("Loop", (*args, *invariants), attrs)
@@ -295,7 +297,7 @@ def copied(
         # By `view` and not by `make`: on another operand it may compose with a View or vanish, and
         # the invariant that no View reads a View must hold for copies too.
         return (builder.view(args[0], node.attrs.view),)
-    new = builder.make(node.op.name, args, attrs or node.attrs)
+    new = builder.make(node.op.name, args, attrs or node.attrs, node)
     return tuple([Value(new, k) for k in range(len(new.types))])
 
 

@@ -8,11 +8,13 @@ must lie in [-n, n).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from luminal.base.errors import InputError
+from luminal.base.lines import Recorded, told
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import (
     InputAttrs,
@@ -41,6 +43,7 @@ class IndexInput:
     name: str
     extent: Expression
     steps: tuple[Node, ...]  # the Casts and Views that matter for which elements are read
+    recorded: Recorded | None = field(default=None, compare=False)
 
     def check(self, array: Array, dims: Mapping[str, int]) -> None:
         """Raises OutOfRangeError, which names the first index that is out of range."""
@@ -57,7 +60,7 @@ class IndexInput:
         wrong = int(indices[(indices < -n) | (indices >= n)].flat[0])
         error = OutOfRangeError(
             f"{self.name}: index {wrong} is out of range for an extent of {n}; "
-            f"indices lie in -{n}..{n - 1}"
+            f"indices lie in -{n}..{n - 1}{told(self.recorded)}"
         )
         error.use = self
         raise error
@@ -79,7 +82,8 @@ def _uses(block: ByOp, outer: Arguments, depth: int) -> Iterator[IndexInput]:
         for node in block.get(name, ()):
             for extent, entry in zip(node.args[0].shape, node.attrs.map, strict=True):
                 if isinstance(entry, int):
-                    yield from _use(node.args[first + entry], extent, outer, depth)
+                    use = _use(node.args[first + entry], extent, outer, depth)
+                    yield from (replace(index, recorded=node.recorded) for index in use)
     for node in block.get("Loop", ()):
         # The arguments of a body stand for operands outside of it, so the walk takes along what
         # each of them is and goes on there.

@@ -15,6 +15,7 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, ShapeError
+from luminal.base.lines import Recorded
 from luminal.base.records import dataclass
 from luminal.hlir import semantics, sharding
 from luminal.hlir.attributes import (
@@ -46,15 +47,17 @@ Meaning = Callable[[Any, Mapping[str, int], Sequence[Array]], tuple[Array, ...]]
 class Node:
     """One operation applied to values. Build nodes with `hlir.graph.Builder`, never directly."""
 
-    __slots__ = ("__weakref__", "args", "attrs", "op", "types")
+    __slots__ = ("__weakref__", "args", "attrs", "op", "recorded", "types")
 
     def __init__(
-        self, op: Op, args: tuple[Value, ...], attrs: Any, types: tuple[TensorType, ...]
-    ) -> None:
+        self, op: Op, args: tuple[Value, ...], attrs: Any, types: tuple[TensorType, ...],
+        recorded: Recorded | None = None,
+    ) -> None:  # fmt: skip
         self.op = op
         self.args = args
         self.attrs = attrs
         self.types = types
+        self.recorded = recorded  # where it comes from, which is no part of what it is
 
     @property
     def value(self) -> Value:

@@ -150,7 +150,7 @@ class _Rebuild:
         for node in topological(roots):
             if node not in rebuilt:
                 args = [Value(rebuilt[arg.node], arg.index) for arg in node.args]
-                rebuilt[node] = builder.make(node.op.name, args, self._attrs(node.attrs))
+                rebuilt[node] = builder.make(node.op.name, args, self._attrs(node.attrs), node)
         return [Value(rebuilt[root.node], root.index) for root in roots]
 
     def _attrs(self, attrs: Any) -> Any:
@@ -163,7 +163,7 @@ class _Rebuild:
         if body not in self._bodies:
             builder = Builder()
             arguments = {
-                node: builder.make(node.op.name, (), self._attrs(node.attrs))
+                node: builder.make(node.op.name, (), self._attrs(node.attrs), node)
                 for node in body.arguments
             }
             results = self.values(body.results, dict(arguments))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from luminal.base import lines
 from luminal.base.attribute_reads import watch
 from luminal.base.dtypes import (
     DType,
@@ -56,19 +57,20 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}: write forward(self, ...)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if parameter_names.get() is not None:  # a module around this one has named them
+        outer = parameter_names.get()
+        if outer is not None:  # a module around this one has named them
+            here = lines.calling(outer.get(self, type(self).__name__), type(self))
             try:
                 return self.forward(*args, **kwargs)
             except LuminalError as error:
                 error.__dict__.setdefault("module", self)  # the innermost, whose path is said
                 raise
-        # Only the outermost call walks the tree; all Parameters below are named from there.
-        names: dict[Parameter, str] = {}
-        for path, parameter in self.named_parameters():
-            names.setdefault(parameter, path)  # tied: named by the first path
+            finally:
+                lines.now.reset(here)
+        names = _names_below(self)
         watch(self)
         graph = _graph_of([*args, *kwargs.values()])
-        token = parameter_names.set(names)
+        token, here = parameter_names.set(names), lines.calling(names[self], type(self))
         try:
             with nullcontext() if graph is None else recording_into(graph):
                 return self.forward(*args, **kwargs)
@@ -76,15 +78,20 @@ class Module:
             self._place(error)
             raise
         finally:
+            lines.now.reset(here)
             parameter_names.reset(token)
 
     def _place(self, error: LuminalError) -> None:
-        """Adds to the text of an error the path of the module whose forward raised it."""
-        module = error.__dict__.pop("module", None)
-        if module is not None and error.args and not isinstance(error, KeyError):
-            path = next((path for path, below in self.named_modules() if below is module), "")
-            where = f"in {path}, {_with_article(module)} of {type(self).__name__}"
-            error.args = (f"{error.args[0]} ({where})", *error.args[1:])
+        """Adds to the text of an error the path of the module whose forward raised it, and the
+        user's line.
+        """
+        module, within = error.__dict__.pop("module", self), type(self).__name__
+        path = next((path for path, below in self.named_modules() if below is module), "")
+        if isinstance(error, KeyError) or not error.args or not (path or _is_users(module)):
+            return
+        where = f"in {path}, {_with_article(module)} of {within}" if path else f"in {within}"
+        where += f", at {error.line}" if error.line is not None else ""
+        error.args = (f"{error.args[0]} ({where})", *error.args[1:])
 
     @overload
     def read(self, parameter: Parameter, x: Tensor) -> Tensor: ...
@@ -456,6 +463,24 @@ class Module:
             ", ".join(held_here) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
         )
         return f"{type(self).__name__}({inside})"
+
+
+def _is_users(module: Module) -> bool:
+    return not type(module).__module__.startswith("luminal.")
+
+
+def _names_below(module: Module) -> dict[Any, str]:
+    """What Parameters and modules here and below are called, by their first paths: only the
+    outermost call walks the tree.
+    """
+    names: dict[Any, str] = {}
+    for path, below in module.named_modules():
+        kind = type(below).__name__
+        names.setdefault(below, f"{path} ({kind})" if path else kind)
+        for name, part in below.parts():
+            if isinstance(part, Parameter):
+                names.setdefault(part, f"{path}.{name}" if path else name)
+    return names
 
 
 def _with_article(module: Module) -> str:

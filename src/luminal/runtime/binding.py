@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from luminal.base.dtypes import DType
 from luminal.base.errors import DimError, GraphError, InputError, ShapeError
+from luminal.base.lines import told
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph
@@ -56,6 +57,7 @@ class Signature:
     ) -> None:
         self.inputs = tuple([InputSpec(*node.attrs) for node in graph.by_op().get("Input", ())])
         self.requirements = graph.requirements
+        self._required_at = graph.required_at
         # A set has another order in each process, and the order here decides how dims are numbered.
         symbols = sorted(used_dims(graph), key=lambda symbol: symbol.name)
         self.intervals = {s.name: _interval(s) for s in symbols} | dict(intervals or {})
@@ -113,7 +115,7 @@ class Signature:
                     raise ShapeError(misfit(spec, shape, position, dims))
         for condition, number in zip(self.requirements, self._conditions, strict=True):
             if not values[number]:
-                raise DimError(unmet(condition, dims))
+                raise DimError(unmet(condition, dims) + told(self._required_at.get(condition)))
         return Bound(dims, values)
 
     def upper_ends(self, named_dims: Mapping[Any, int]) -> Dims:

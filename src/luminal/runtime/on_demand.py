@@ -100,7 +100,8 @@ class OnDemand:
         dims = used_dims(Graph(sinks))
         _check_dims(graph, sinks[0].value, inputs, dims)
         requirements = [r for r in graph.requirements if r.symbols() <= dims]
-        part = Graph(sinks, tuple(graph.dims.values()), tuple(requirements))
+        dims_all = tuple(graph.dims.values())
+        part = Graph(sinks, dims_all, tuple(requirements), graph.required_at)
         return _Program(self._compile(part), tuple(node.attrs.name for node in inputs))
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.errors import GraphError, InputError
-from luminal.frontend.graph import recording_into
+from luminal.frontend.graph import new_builder, recording_into
 from luminal.frontend.pointwise.derivatives import Derivative
 from luminal.frontend.random.keyed import draw, no_key
 from luminal.frontend.tensor import Tensor
@@ -110,7 +110,7 @@ class DefaultGraph(Graph):
 
     def _begin(self) -> None:
         """Equal lines are recorded anew from here on, as they may read other values."""
-        self.builder, self._has_past = Builder(), True
+        self.builder, self._has_past = new_builder(), True
 
     def upcoming(self, held: Assignable) -> Array | None:
         """What a State is assigned by what is recorded so far, where all inputs of that are set."""
@@ -163,7 +163,8 @@ class DefaultGraph(Graph):
                 now[node] = builder.input(name, kind.shape, kind.dtype).node
             else:
                 args = tuple([Value(now[arg.node], arg.index) for arg in node.args])
-                now[node] = builder.keep(Node(node.op, args, node.attrs, node.types))
+                new = Node(node.op, args, node.attrs, node.types, node.recorded)
+                now[node] = builder.keep(new)
         return [Value(now[value.node], value.index) for value in values], inputs
 
     # --- a training loop

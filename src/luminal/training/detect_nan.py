@@ -1,4 +1,4 @@
-"""Which operation made the first NaN of a step, and in which layer."""
+"""Which operation made the first NaN of a step, and where it was recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from luminal.base.records import dataclass
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node, Value
 from luminal.loaders.mapped import Array
-from luminal.training.layers import Layers
 
 
 class _Found(NamedTuple):
@@ -84,7 +83,7 @@ def _as_float(array: Any) -> Array | None:
 
 # Checks inside the program would change its kernels, and with them what they look for. The step is
 # computed again on the reference from values kept from before it: slow, and once.
-def first_nan(graph: Graph, inputs: Mapping[str, Array], layers: Layers) -> str:
+def first_nan(graph: Graph, inputs: Mapping[str, Array]) -> str:
     """One line on the first NaN, and the first infinity, of a run of `graph`; no State changes.
 
     The reference backend computes it, in the order in which the operations were recorded.
@@ -95,15 +94,16 @@ def first_nan(graph: Graph, inputs: Mapping[str, Array], layers: Layers) -> str:
     nan, infinite = observer.report(graph)
     parts = []
     if infinite is not None:
-        parts.append(f"the first infinity is made by {_told(infinite, layers)}")
+        parts.append(f"the first infinity is made by {_told(infinite)}")
     if nan is not None:
-        parts.append(f"the first NaN is made by {_told(nan, layers)}")
+        parts.append(f"the first NaN is made by {_told(nan)}")
     return "; ".join(parts) or "the reference backend computes it without a NaN or infinity"
 
 
-def _told(origin: _Found, layers: Layers) -> str:
+def _told(origin: _Found) -> str:
     node = origin.node
     name = getattr(node.attrs, "name", "")
     types = ", ".join(str(arg.type) for arg in node.args)
     what = f"{node.op.name} {name}".rstrip() + (f" of {types}" if types else "")
-    return f"{what} in {layers.described(node)}: {origin.broken} of {origin.size} elements"
+    what += f", {node.recorded}" if node.recorded is not None else ""
+    return f"{what}: {origin.broken} of {origin.size} elements"

@@ -29,7 +29,7 @@ def decided(
         )
     name_by_path(recipe.model)  # before slots take their names from them
     batch = data.first()
-    graph, _ = Steps(recipe).recorded(batch)
+    graph = Steps(recipe).recorded(batch)
 
     def inputs(mesh: Mesh, plan: str) -> dict[str, Spec]:
         axes = batch_axes(mesh, plan, is_cut=False)

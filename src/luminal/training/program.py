@@ -30,7 +30,7 @@ from luminal.training.accumulate import GradientAccumulator
 from luminal.training.amp import AMPContext, GradScaler
 from luminal.training.data import Batches
 from luminal.training.form import Batch, form_of
-from luminal.training.layers import Layers, noted_layers
+from luminal.training.layers import noted_results
 from luminal.training.ranks import ALONE, Ranks
 from luminal.training.statistics import record_activations, record_gradients
 from luminal.training.stream import Stream
@@ -67,7 +67,6 @@ class Program:
     """A compiled step for batches of one shape."""
 
     executable: Executable
-    layers: Layers
 
     def assigned(self) -> list[Assignable]:
         """What a run changes."""
@@ -104,13 +103,10 @@ class Steps:
         return self._programs[key]
 
     def _compiled(self, batch: Batch, is_last: bool, statistics: bool) -> Program:
-        graph, layers = self.recorded(batch, is_last, statistics)
-        return Program(self._recipe.compiled(graph), layers)
+        return Program(self._recipe.compiled(self.recorded(batch, is_last, statistics)))
 
-    def recorded(
-        self, batch: Batch, is_last: bool = True, statistics: bool = False
-    ) -> tuple[Graph, Layers]:
-        """The graph of a step of such batches, and of which layer its nodes are."""
+    def recorded(self, batch: Batch, is_last: bool = True, statistics: bool = False) -> Graph:
+        """The graph of a step of such batches."""
         recipe = self._recipe
         graph = Graph("training step")
         tensors = inputs_of(graph, batch, recipe.ranks)
@@ -119,13 +115,13 @@ class Steps:
         # drawn.
         key = random.fold_in(random.key(graph, recipe.seed), number)
         with (
-            in_mode(recipe.model, training=True), noted_layers(recipe.model, graph) as layers,
-            keyed(key), precision(recipe),
+            in_mode(recipe.model, training=True), keyed(key), precision(recipe),
+            noted_results(recipe.model, graph, statistics) as results,
         ):  # fmt: skip
             loss = form_of(batch).loss(recipe.model, recipe.loss_fn, tensors)
         loss.output("loss")
         if statistics:
-            record_activations(layers.results)
+            record_activations(results)
             record_gradients(recipe.optimizer.gradients(loss), recipe.model)
         if is_last:
             with rates_as_inputs(recipe.optimizer, graph):
@@ -135,7 +131,7 @@ class Steps:
         else:
             assert self._accumulator is not None
             self._accumulator.add(loss)
-        return graph, layers
+        return graph
 
     def _record_update(self, loss: Tensor) -> Tensor | None:
         recipe = self._recipe

@@ -281,7 +281,7 @@ class Trainer:
         graph = program.executable.graph
         used = {node.attrs.name: inputs[node.attrs.name] for node in graph.by_op()["Input"]}
         raise NonFiniteError(
-            f"fit: step {self.record.steps + 1}: {first_nan(graph, used, program.layers)}; the "
+            f"fit: step {self.record.steps + 1}: {first_nan(graph, used)}; the "
             "model is as it was before this step: look at its batch, lower the learning rate or "
             "give clip_norm"
         )

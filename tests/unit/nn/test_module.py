@@ -190,10 +190,12 @@ def test_an_error_says_in_which_module_it_is_raised() -> None:
             return self.down(self.up(x).relu())
 
     model = nn.Sequential(nn.Identity(), Block(8), Block(9))
-    with pytest.raises(lm.ShapeError, match=r" \(in 2\.down, a Linear of Sequential\)$") as caught:
+    with pytest.raises(
+        lm.ShapeError, match=r" \(in 2\.down, a Linear of Sequential, at test"
+    ) as caught:
         model(lm.ones((3, 4)))
     assert str(caught.value).count("(in ") == 1
-    with pytest.raises(lm.ShapeError, match=r"\(in 2\.down, a Linear of Sequential\)$"):
+    with pytest.raises(lm.ShapeError, match=r"\(in 2\.down, a Linear of Sequential, at test"):
         lm.jit(model)(np.ones((3, 4), np.float32))
     with pytest.raises(lm.ShapeError) as caught:
         nn.Linear(9, 4)(lm.ones((3, 4)))
