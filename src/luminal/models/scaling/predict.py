@@ -31,6 +31,10 @@ from luminal.models.scaling.shapes import Cluster
 
 WIDTH = 4
 """Bytes of a Parameter, of its gradient and of each of AdamW's two moments: float32."""
+GATHERED = 3
+"""Whole layers that a rank has by "zero3": the one in use, the next one that comes, and a gradient
+that goes.
+"""
 ROUNDS = 4
 """So many microbatches for each stage of a pipeline are simulated; more take as long as the last
 ones of these did.
@@ -161,9 +165,10 @@ class Predictor:
         products = self.flops / (plan.ranks * self.cluster.machine.flops)
         collectives = count * sum(stage.collectives for stage in stages) / plan.pipe
         exposed = busy - kernels
+        beside = collectives - exposed + sum(sent for _, sent, _ in shown) / len(shown) - gradients
         times = Times(
             products, kernels - again - products, again, exposed, gradients, span - busy, update,
-            collectives - exposed + sum(all_ for _, all_, _ in shown) / len(shown) - gradients,
+            max(0.0, beside),
         )  # fmt: skip
         memory = max(
             (self._memory(plan, rank, stages, live) for rank in range(plan.pipe)),
@@ -189,6 +194,8 @@ class Predictor:
         seconds = count * sum(n * (part.forward + part.back) for part, n in parts) / plan.pipe
         saved = sum(n * part.saved for part, n in parts) * min(count, plan.pipe) / plan.pipe
         above = max(part.above for part, _ in parts)
+        if plan.zero == "zero3":
+            above += GATHERED * WIDTH * max(part.largest for part, _ in parts)
         return Bound(
             seconds * (1 + idle(plan, self.setting.batch)), self.lasting(plan).all + saved + above
         )
@@ -308,10 +315,8 @@ class Predictor:
         activations = live[rank] * kept if plan.pipe > 1 else sum(stage.saved for stage in mine)
         activations += max(stage.above for stage in mine)
         buffers = 4 * self._between(plan) if plan.pipe > 1 else 0.0
-        if (
-            plan.zero == "zero3"
-        ):  # a layer that is used, the next one that comes, and a gradient that goes
-            buffers += 3 * largest
+        if plan.zero == "zero3":
+            buffers += GATHERED * largest
         return replace(lasting, activations=activations, buffers=buffers)
 
 

@@ -34,7 +34,7 @@ SAVED_BY_ROWS = 0.1
 """What a microbatch twice as large saves of a step at most."""
 CHUNKS = (2, 4)
 MOST = 2000
-"""The most plans of one number of ranks that are looked at."""
+"""The most plans of one number of ranks whose parts are priced."""
 FEW = 10
 """Where no plan fits, so many are predicted of those that need the least."""
 
@@ -78,10 +78,10 @@ def search(predictor: Predictor, ranks: int) -> Found:
             out.append(predictor.predict(plan))
             best = min(best, out[-1].seconds if out[-1].fits else math.inf)
             continue
-        looked += 1
         if predictor.lasting(plan).all > memory:
             over.append((predictor.lasting(plan).all, math.inf, plan))
             continue
+        looked += 1
         try:
             bound = predictor.least(plan)
         except ShapeError:  # a cut that does not divide the model
@@ -150,6 +150,8 @@ def _schedules(config: DecoderConfig, pipe: int) -> list[tuple[str, int]]:
 
 
 def _tensors(config: DecoderConfig, ranks: int) -> list[int]:
+    if config.experts is not None:  # ranks along "tensor" would repeat what experts compute
+        return [1]
     sizes = (config.num_key_value_heads, config.intermediate_size, config.vocab_size)
     return [n for n in _powers(ranks, 8) if all(size % n == 0 for size in sizes)]
 
@@ -178,7 +180,7 @@ def _least(predictor: Predictor, plans: Sequence[Plan]) -> list[Prediction]:
     """Predictions for those of plans that need the least memory, all that can be computed again."""
     again = [plan if plan.sequence > 1 else replace(plan, recompute=True) for plan in plans]
     bounds: list[tuple[float, int, Plan]] = []
-    for number, plan in enumerate(dict.fromkeys(again[: 10 * FEW])):
+    for number, plan in enumerate(dict.fromkeys(again)):
         with suppress(ShapeError):  # a cut that does not divide the model
             bounds.append((predictor.least(plan).memory, number, plan))
     return [predictor.predict(plan) for _, _, plan in sorted(bounds)[:FEW]]
