@@ -27,7 +27,7 @@ from luminal.distribute.plans import follow, marks_of, restore
 from luminal.distribute.price import Machine, Passes, flops, passes
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import Graph as FrozenGraph
-from luminal.hlir.graph import topological
+from luminal.hlir.graph import Output, topological
 from luminal.hlir.prune import pruned
 from luminal.memory.state import Parameter
 from luminal.models.decoder import Decoder
@@ -189,7 +189,11 @@ class Part:
 
     def flops(self) -> float:
         """The operations of the products of the forward pass of one window."""
-        sinks = {sink.name: sink.value for sink in self.graph(1, False, bounded=False).sinks}
+        sinks = {
+            sink.name: sink.value
+            for sink in self.graph(1, False, bounded=False).sinks
+            if isinstance(sink, Output)
+        }
         return sum(map(flops, topological([sinks[name] for name in self.given])))
 
 
