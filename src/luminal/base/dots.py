@@ -262,7 +262,8 @@ class Dot:
                 for words, side, n in zip(scales, "mn", (self.m, self.n), strict=True)
             )
             scales = of_a.repeat(self.block, 1), of_b.repeat(self.block, 1)
-        return dealt(self.of_blocks(*blocks, scales), fragment(self.fragments[2]), "mn")
+        sums = self.of_blocks(blocks[0], blocks[1], blocks[2], scales)
+        return dealt(sums, fragment(self.fragments[2]), "mn")
 
     def of_words(self, acc: Array, a: Array, b: Array) -> Array:
         """`meaning` of factors that are words: of a pair of rows `a` has two, `b` one for each
