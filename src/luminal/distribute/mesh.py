@@ -8,6 +8,7 @@ from typing import Any
 
 from luminal.base.errors import ShapeError
 from luminal.base.near_names import suggestion
+from luminal.base.number_kinds import is_count
 from luminal.base.records import dataclass
 from luminal.hlir.sharding import coordinate
 from luminal.shape.expression import Symbol
@@ -180,11 +181,6 @@ def _names_of(entry: Any, entries: Any, what: str) -> tuple[str, ...]:
                 "it be the last of its dimension"
             )
     return tuple(map(str, names))
-
-
-def is_count(value: Any) -> bool:
-    """Can it be the number of ranks along an axis? An int of 1 or more, also one of NumPy's."""
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
 
 
 def _is_place(value: Any, ranks: int) -> bool:

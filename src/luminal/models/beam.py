@@ -11,9 +11,10 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luminal.base.errors import InputError
+from luminal.base.number_kinds import is_number
 from luminal.loaders.shown import shown
 from luminal.models.choice import TOP_LOGPROBS
-from luminal.models.sampling import checked_count, is_number
+from luminal.models.sampling import checked_count
 from luminal.models.text import Text
 from luminal.runtime.results import Results
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.errors import InputError, LoadError
+from luminal.base.number_kinds import is_number
 from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.fields import Fields
@@ -19,7 +20,6 @@ from luminal.models.boxes import nms
 from luminal.models.checkpoint import folder_config
 from luminal.models.families.settings import labels_of
 from luminal.models.image_model import opened
-from luminal.models.sampling import is_number
 from luminal.models.yolo import STRIDES, Yolo
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from luminal.base.errors import InputError
+from luminal.base.number_kinds import is_number
 from luminal.base.records import dataclass
 from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.shown import shown
@@ -29,11 +30,6 @@ def checked_count(name: str, value: Any, least: int, fix: str = "") -> int:
     if value < least:
         raise InputError(f"{name}: {value} is not {least} or above{fix}")
     return int(value)
-
-
-def is_number(value: Any, kind: type) -> bool:
-    """Is it a number of this kind of `numbers`? True and False are none."""
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

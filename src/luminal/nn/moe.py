@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 from luminal.base.dtypes import float32, int32
 from luminal.base.errors import InputError
+from luminal.base.number_kinds import is_count, is_number
 from luminal.base.records import dataclass
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.pointwise.binary import where
@@ -58,7 +59,7 @@ class Router(Module):
         groups: Groups | None = None,
     ) -> None:
         for what, count in (("experts", experts), ("top_k", top_k)):
-            if not _is_count(count):
+            if not is_count(count):
                 raise InputError(f"MoE: {what} is {count!r}; give an int of at least 1")
         if not 1 <= top_k <= experts:
             raise InputError(f"MoE: top_k is {top_k}; it is 1..{experts}, the number of experts")
@@ -335,23 +336,18 @@ class MoE(Module):
         return outputs.unflatten(0, weights.extents).sum(1)
 
 
-def _is_count(value: object) -> bool:
-    """Is it an int of 1 or more, also one of NumPy's?"""
-    return not isinstance(value, bool) and isinstance(value, Integral) and value >= 1
-
-
 def _check_capacity(capacity: int | None, factor: float | None) -> None:
     """Raises InputError for a capacity that leaves no room, or that is given twice."""
     if capacity is not None and factor is not None:
         raise InputError(
             f"MoE: capacity is {capacity} and capacity_factor {factor}; give one of them"
         )
-    if capacity is not None and not _is_count(capacity):
+    if capacity is not None and not is_count(capacity):
         raise InputError(
             f"MoE: capacity is {capacity!r}; it is the slots that an expert takes of each row of "
             "tokens: give an int of at least 1, or None to drop none"
         )
-    if factor is not None and not (isinstance(factor, Real) and 0 < factor < math.inf):
+    if factor is not None and not (is_number(factor, Real) and 0 < factor < math.inf):
         raise InputError(
             f"MoE: capacity_factor is {factor!r}; an expert's room in terms of an even share is "
             "more than 0: give 1.25, say, or None to drop none"

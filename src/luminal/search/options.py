@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from luminal.base.errors import CompileError
+from luminal.base.number_kinds import is_number
 from luminal.base.records import dataclass
 
 MODES = "takes 'fast', 'optimal' or lm.TimeBudget(seconds), as text '30s'"
@@ -35,7 +36,7 @@ class CompilationMode:
     @staticmethod
     def TimeBudget(seconds: float) -> CompilationMode:
         """Search for about so many seconds. Raises CompileError for a number that is not > 0."""
-        if not _is_number(seconds, Real) or not 0 < seconds < math.inf:
+        if not is_number(seconds, Real) or not 0 < seconds < math.inf:
             raise CompileError(
                 f"TimeBudget: takes seconds > 0, got {seconds!r}; mode='optimal' has no time limit"
             )
@@ -131,17 +132,13 @@ _NUMBERS: dict[str, tuple[type, float, float | None]] = {  # kind, least, most
 
 def _number(name: str, kind: type, least: float, most: float | None, value: Any) -> int | float:
     """The value as an int or float, so that equal options have equal texts."""
-    is_of_kind = _is_number(value, Integral if kind is int else Real)
+    is_of_kind = is_number(value, Integral if kind is int else Real)
     if not is_of_kind or not least <= value <= (math.inf if most is None else most):
         what = "an integer" if kind is int else "a number"
         limits = f">= {least}" if most is None else f"from {least} to {most}"
         raise CompileError(f"SearchOptions: {name} takes {what} {limits}, got {value!r}")
     number: int | float = kind(value)
     return number
-
-
-def _is_number(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _settle(options: SearchOptions, name: str, value: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from luminal.base.errors import DimError
 from luminal.base.near_names import suggestion
+from luminal.base.number_kinds import is_number
 from luminal.base.records import dataclass
 from luminal.hlir import graph as hlir
 from luminal.hlir.substitute import substitute_dims
@@ -68,7 +69,7 @@ class DimChoices:
 
 def _interval(dim: Symbol, choice: Any) -> Interval:
     ends = choice if isinstance(choice, tuple | list) else (choice, choice)
-    if len(ends) != 2 or not all(map(_is_int, ends)):
+    if len(ends) != 2 or not all(is_number(end, Integral) for end in ends):
         raise DimError(
             f"dims: {dim.name}: {choice!r} is not an interval (lo, hi); give an int, two of them, "
             "or a list of such intervals"
@@ -79,11 +80,6 @@ def _interval(dim: Symbol, choice: Any) -> Interval:
             f"dims: {dim.name}: {choice} is not within its {dim.lo}..{dim.hi}; give lo <= hi there"
         )
     return lo, hi
-
-
-def _is_int(value: object) -> bool:
-    # True would pass for 1, and is mostly an argument in the wrong place.
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _own(name: str, interval: Interval, parts: int) -> Interval:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from luminal.backends import registry
 from luminal.base.errors import InputError
-from luminal.distribute.mesh import Mesh, is_count, spec_of
+from luminal.base.number_kinds import is_count
+from luminal.distribute.mesh import Mesh, spec_of
 from luminal.distribute.plans import by_patterns, follow, restored_on_error
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
@@ -111,7 +112,7 @@ class LocalBackend(MpiBackend):
 
     def __init__(self, devices: Sequence[str]) -> None:
         super().__init__()
-        self.devices = Mesh(devices=devices).devices
+        self.devices = Mesh(devices=tuple(devices)).devices
         engine_for(self.mesh((self.size,), ("data",)), type(self).__name__)
 
     @property

@@ -12,11 +12,12 @@ from luminal.backends import registry
 from luminal.backends.backend import Interpreter
 from luminal.base.costs import LINK
 from luminal.base.errors import InputError
+from luminal.base.number_kinds import is_count
 from luminal.base.records import dataclass
 from luminal.distribute.distribute import distribute
 from luminal.distribute.held import owners, spec_of_held
 from luminal.distribute.layout import Layout, of_spec
-from luminal.distribute.mesh import Mesh, Spec, is_count
+from luminal.distribute.mesh import Mesh, Spec
 from luminal.distribute.pipeline.cut import Cut, Microbatch, cut
 from luminal.distribute.pipeline.pieces import Key, PieceGraph, Pieces, pieces
 from luminal.distribute.pipeline.schedule import FOUND, Piece, Schedule, schedule_of

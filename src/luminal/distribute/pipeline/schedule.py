@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple
 
 from luminal.base.errors import InputError
 from luminal.base.near_names import suggestion
+from luminal.base.number_kinds import is_count
 from luminal.base.records import dataclass
-from luminal.distribute.mesh import is_count
 
 Kind = Literal["F", "I", "W", "B", "U"]
 PARTS: tuple[Kind, ...] = ("F", "I", "W", "U")

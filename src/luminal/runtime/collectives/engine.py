@@ -19,6 +19,7 @@ import numpy as np
 
 from luminal.base import config
 from luminal.base.errors import CollectiveError, InputError
+from luminal.base.number_kinds import is_number
 from luminal.base.records import dataclass
 from luminal.runtime.collectives.same import difference_error
 from luminal.runtime.collectives.tickets import (
@@ -52,7 +53,7 @@ class Deadlines:
         """The deadlines of waits that may last so long; None: LUMINAL_COLLECTIVE_TIMEOUT."""
         if seconds is None:
             seconds = config.get("LUMINAL_COLLECTIVE_TIMEOUT")
-        if not isinstance(seconds, Real) or not seconds > 0:
+        if not is_number(seconds, Real) or not seconds > 0:
             raise InputError(f"a collective's timeout is {seconds!r} s; it takes more than 0 s")
         # Compiles take ten times as long as what a run waits for otherwise.
         return Deadlines(seconds, 10 * seconds)

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, copy_context
 from functools import reduce
-from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
 
 from luminal.base.errors import CollectiveError, InputError
+from luminal.base.number_kinds import is_count
 from luminal.runtime.collectives.engine import ABORTED, Deadlines, Engine
 from luminal.runtime.collectives.tickets import Array, Monoid, Request, Ticket
 from luminal.runtime.collectives.whereabouts import (
@@ -199,7 +199,7 @@ def run_local(size: int, work: Callable[[Engine], T], *, timeout: float | None =
     Raises what the first rank raised that failed, with a note of its number, and InputError for a
     size that is none.
     """
-    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+    if not is_count(size):
         raise InputError(f"run_local: size is {size!r}; give an int of at least 1")
     return run_in(World(int(size), Deadlines.of(timeout)), work, [Context() for _ in range(size)])
 
