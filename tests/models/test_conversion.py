@@ -24,9 +24,9 @@ from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.gguf import StoredTensor, read_gguf
 from luminal.loaders.gguf_tokenizer import UNUSED, WHOLE_FILE, gguf_tokenizer
-from luminal.loaders.mapped import is_mapped
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors
+from luminal.memory.mapped_pages import is_mapped
 from luminal.memory.row_order import StoredRows
 from luminal.models import checkpoint, conversion
 from luminal.models.architectures import decoder_of, read_decoder

@@ -13,7 +13,7 @@ from luminal.base.errors import DTypeError
 from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.ggml.quantize import QUANTIZERS
 from luminal.loaders.ggml.types import BLOCKS
-from luminal.loaders.mapped import is_mapped
+from luminal.memory.mapped_pages import is_mapped
 from tests.close import close
 from tests.long_share import long_but
 from tests.models.text_loss import Array, loss_of

@@ -11,8 +11,9 @@ import pytest
 
 import luminal as lm
 from luminal.loaders.ggml.packed import packed
-from luminal.loaders.mapped import array_at, is_mapped, map_file
+from luminal.loaders.mapped import array_at, map_file
 from luminal.memory.arrays import address
+from luminal.memory.mapped_pages import is_mapped
 from tests.close import close
 from tests.numerics.byte_products import in_bytes, recorded, some
 from tests.numerics.packed_blocks import blocks_of, values_of

@@ -16,8 +16,7 @@ from luminal.distribute.parts import NONE, assembled, count, held, part, shape_o
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.substitute import all_nodes
-from luminal.loaders.mapped import is_mapped
-from luminal.loaders.read_ahead import let_go
+from luminal.memory.mapped_pages import is_mapped, let_go
 from luminal.memory.part import Part
 from luminal.memory.read_anew import ReadAnew
 from luminal.memory.state import Assignable, Parameter, State

@@ -86,18 +86,6 @@ def map_file(path: Path) -> memoryview:
             raise LoadError(f"{path}: the file is empty; download it again") from None
 
 
-# Only pages of a file can be let go: anonymous memory would be lost.
-def is_mapped(array: Array) -> bool:
-    """Does it look into a file that `map_file` mapped? Its pages are the file's own, never written
-    to: what is let go of them is read again where it is asked for.
-    """
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    is_view = isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap)
-    return is_view and memoryview(base.obj).readonly
-
-
 def byte_count(dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> int:
     """The bytes of an array of non-negative extents. Raises LoadError where NumPy has no such one.
 

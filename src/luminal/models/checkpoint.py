@@ -14,10 +14,10 @@ from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.named_blocks import METHOD, with_blocks
 from luminal.loaders.json_file import MAX_BYTES, read_json
 from luminal.loaders.mapped import Array, given_path, is_there, open_file
-from luminal.loaders.read_ahead import read_ahead
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
+from luminal.memory.mapped_pages import read_ahead
 from luminal.memory.row_order import StoredRows
 from luminal.models import float8
 

@@ -19,8 +19,8 @@ from luminal.base.dtypes import uint8
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
 from luminal.kernel.tile_ir import Role
-from luminal.loaders.read_ahead import let_go
 from luminal.memory.arrays import Array, B, HostBuffer, MemorySpace, address
+from luminal.memory.mapped_pages import let_go
 from luminal.memory.state import Parameter
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, Program

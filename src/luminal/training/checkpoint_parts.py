@@ -20,9 +20,9 @@ import numpy as np
 from luminal.base.errors import InputError, LoadError
 from luminal.loaders.json_file import parse_object
 from luminal.loaders.mapped import Array, open_file
-from luminal.loaders.read_ahead import let_go
 from luminal.loaders.safetensors_file import read_metadata, read_safetensors
 from luminal.loaders.write_safetensors import save_safetensors
+from luminal.memory.mapped_pages import let_go
 from luminal.memory.part import Piece
 from luminal.memory.stored import Block, Stored
 

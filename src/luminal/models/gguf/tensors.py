@@ -11,8 +11,8 @@ import numpy as np
 from luminal.base.errors import InputError, LoadError
 from luminal.loaders.ggml.packed import RECORDED
 from luminal.loaders.gguf import StoredTensor
-from luminal.loaders.mapped import Array, is_mapped
-from luminal.loaders.read_ahead import let_go
+from luminal.loaders.mapped import Array
+from luminal.memory.mapped_pages import is_mapped, let_go
 from luminal.memory.row_order import StoredRows
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.gguf.changes import GROUPED, Change, Heads

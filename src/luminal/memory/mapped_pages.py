@@ -16,15 +16,27 @@ import mmap
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from luminal.base import host
-from luminal.loaders.mapped import Array, is_mapped
-from luminal.memory.arrays import address
+from luminal.memory.arrays import Array, address
 
 DONT_NEED = 4  # of madvise
 SHARE = 0.5  # of the machine's memory: more would push out what is still to be read
+
+
+# Only pages of a file can be let go: anonymous memory would be lost.
+def is_mapped(array: Array) -> bool:
+    """Does it look into a file that `map_file` mapped? Its pages are the file's own, never written
+    to: what is let go of them is read again where it is asked for.
+    """
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    is_view = isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap)
+    return is_view and memoryview(base.obj).readonly
 
 
 def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from luminal.loaders import read_ahead as subject
 from luminal.loaders.mapped import array_at, map_file
-from luminal.loaders.read_ahead import read_ahead, runs
+from luminal.memory import mapped_pages as subject
 from luminal.memory.arrays import address
+from luminal.memory.mapped_pages import read_ahead, runs
 from luminal.models.gguf import tensors
 
 PAGES = 3000
