@@ -57,7 +57,7 @@ struct e8m0 { unsigned char bits; operator double() const {
 // threads, at once. Until then what is copied over is nothing that anyone may read. They are hidden
 // from what reads shared memory by descriptors (warpgroup_text.py) until the thread publishes them.
 struct Copy { char* to; const char* from; int size; bool live; int batch; };
-struct Copies { int count, made, batches; bool hidden; Copy all[512]; };
+struct Copies { int count, made, batches; bool hidden; unsigned published; Copy all[512]; };
 struct AllCopies { Copies of[1024]; };
 SIMT_UNCHECKED inline Copies& own_copies() {
     return of_group<AllCopies>().of[thread_index().x];

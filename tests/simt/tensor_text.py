@@ -25,11 +25,11 @@ namespace simt {{ constexpr unsigned TENSOR_COLUMNS = {TENSOR_COLUMNS}; }}
 """
     + """
 namespace simt {
-enum Kind { KIND_f16, KIND_tf32, KIND_i8, KIND_f8f6f4 };
+enum Kind { KIND_f16, KIND_tf32, KIND_i8, KIND_f8f6f4, KIND_mxf8f6f4, KIND_mxf4nvf4, SCALES };
 // What a lane has asked for, in order: products, and the barriers that they are committed to.
 struct Phases { unsigned events; unsigned short ended, begun; };  // in shared memory
 struct Work { Kind kind; unsigned to; unsigned long long a, b; unsigned instruction; bool adds;
-    unsigned number, line, team; Phases* barrier; };
+    unsigned number, line, team; Phases* barrier; unsigned of_a, of_b; };
 constexpr int TEAMS = 8;  // of 128 threads, one of which multiplies
 // What a lane knows: the last product of which it has heard the end, that at its last fence; when
 // it fenced, and whether it has allocated or loaded since.
@@ -254,6 +254,70 @@ SIMT_UNCHECKED inline void make_product(const Work& work) {
             word = added(work.kind, work.adds ? word : 0, sides[0][row], sides[1][column], shape.k);
         }
 }
+// Products of factors with scales: those of row r stand in lane r of column r / 32, as in all
+// quarters.
+SIMT_UNCHECKED inline Shape scaled_shape_of(Kind kind, unsigned instruction, int line) {
+    Shape shape{(instruction >> 27 & 3) << 7, (instruction >> 17 & 63) << 3, 32, 1, {}, {}};
+    bool pairs = kind == KIND_mxf4nvf4;
+    if (instruction & (pairs ? 0x8701f04fu : 0x8700604fu) || instruction & 0x00018000u)
+        refuse("describes an instruction with bits that must be zero", line);
+    if ((instruction >> 23 & 1) == pairs)
+        refuse("describes an instruction with scales that its kind does not have", line);
+    for (int side = 0; side < 2; side++)
+        if ((shape.format[side] = instruction >> (7 + 3 * side) & 7) != pairs)
+            refuse("describes an instruction with factors that its kind does not have", line);
+    if (pairs && instruction & 0x60000030u)
+        refuse("begins with scales in the middle of a word", line);
+    if (shape.m != 128 || !shape.n || shape.n > 256)
+        refuse("describes an instruction of rows and columns that are not there", line);
+    return shape;
+}
+SIMT_UNCHECKED inline unsigned char scale_at(unsigned columns, unsigned row, unsigned part) {
+    return tensor().words[row % 128][(columns & 0xffff) + row / 32] >> 8 * part; }
+SIMT_UNCHECKED inline double of_byte(bool pairs, unsigned char x, unsigned char y) {
+    if (!pairs) return (double)e4m3{x} * (double)e4m3{y};
+    return (double)e2m1{(unsigned char)(x & 15)} * (double)e2m1{(unsigned char)(y & 15)}
+        + (double)e2m1{(unsigned char)(x >> 4)} * (double)e2m1{(unsigned char)(y >> 4)};
+}
+SIMT_UNCHECKED inline void make_scaled(const Work& work) {
+    bool pairs = work.kind == KIND_mxf4nvf4;
+    Shape shape = scaled_shape_of(work.kind, work.instruction, work.line);
+    unsigned block = pairs ? 8 : 32;
+    static unsigned char bytes[2][256][32];
+    for (unsigned row = 0; row < 256; row++) for (unsigned k = 0; k < 32; k++) {
+        if (row < shape.m) bytes[0][row][k] = *factor_at(work.a, row, k);
+        if (row < shape.n) bytes[1][row][k] = *factor_at(work.b, row, k);
+    }
+    for (unsigned row = 0; row < shape.m; row++)
+        for (unsigned column = 0; column < shape.n; column++) {
+            unsigned& word = tensor().words[row][(work.to & 0xffff) + column];
+            float total = 0;
+            if (work.adds) __builtin_memcpy(&total, &word, 4);
+            for (int n = 32 / block - 1; n >= 0; n--) {
+                double sum = 0;
+                for (unsigned k = n * block; k < (n + 1) * block; k++)
+                    sum += of_byte(pairs, bytes[0][row][k], bytes[1][column][k]);
+                unsigned char p = scale_at(work.of_a, row, (work.instruction >> 29 & 3) + n);
+                unsigned char q = scale_at(work.of_b, column, (work.instruction >> 4 & 3) + n);
+                double scale = pairs ? (double)e4m3{p} * (double)e4m3{q} : e8m0{p} * e8m0{q};
+                total = (float)(total + sum * scale);
+            }
+            __builtin_memcpy(&word, &total, 4);
+        }
+}
+SIMT_UNCHECKED inline const char* square_at(unsigned long long square, unsigned lane) {
+    unsigned start = (square & 0x3fff) << 4, eight = (square >> 32 & 0x3fff) << 4;
+    return (const char*)dynamic_shared() + start + lane / 8 * eight + lane % 8 * 16;
+}
+SIMT_UNCHECKED inline void make_scales(const Work& work) {
+    for (unsigned lane = 0; lane < 128; lane++)
+        __builtin_memcpy(&tensor().words[lane][work.to & 0xffff], square_at(work.a, lane % 32), 16);
+}
+SIMT_UNCHECKED inline void make_work(const Work& work) {
+    if (work.kind == SCALES) make_scales(work);
+    else if (work.kind < KIND_mxf8f6f4) make_product(work);
+    else make_scaled(work);
+}
 // The number of the product that ended the barrier's last phase.
 SIMT_UNCHECKED inline Committed& committed_to(Phases* barrier) {
     for (int n = 0; n < tensor().barriers; n++)
@@ -269,7 +333,7 @@ SIMT_UNCHECKED inline bool make_until(Phases* barrier) {
     if (end == tensor().begun) return false;
     while (tensor().made <= end) {
         const Work& work = tensor().work[tensor().made++ % 64];
-        if (!work.barrier) { make_product(work); continue; }
+        if (!work.barrier) { make_work(work); continue; }
         work.barrier->ended++;
         committed_to(work.barrier) = {work.barrier, work.number, work.team};
     }
@@ -289,10 +353,53 @@ SIMT_UNCHECKED inline void multiply(Kind kind, int line, unsigned to, unsigned l
     touch_factor(shape, 0, a); touch_factor(shape, 1, b);
     Column* columns = columns_at(to, shape.n, line);
     unsigned team = thread_index().x / 128, number = ++own.products[team];
-    Work work{kind, to, a, b, instruction, adds, number, (unsigned)line, team, nullptr};
+    Work work{kind, to, a, b, instruction, adds, number, (unsigned)line, team, nullptr, 0, 0};
     for (unsigned n = 0; n < shape.n; n++) columns[n].product = number, columns[n].team = team;
     own.last_line = line;
     if (order() == 0) make_product(work); else ask(work);
+}
+SIMT_UNCHECKED inline void begin_work(Work work, unsigned count) {
+    Tensor& own = own_tensor();
+    Column* columns = columns_at(work.to, count, work.line);
+    work.team = thread_index().x / 128; work.number = ++own.products[work.team];
+    // Nothing orders a copy behind products, or copies, that were asked for before.
+    for (unsigned n = 0; n < count && work.kind == SCALES; n++)
+        if (columns[n].product > own_lane().known[columns[n].team])
+            refuse("brings scales to where products read them that it has not awaited", work.line);
+    for (unsigned n = 0; n < count; n++)
+        columns[n].product = work.number, columns[n].team = work.team;
+    own.last_line = work.line;
+    if (order() == 0) make_work(work); else ask(work);
+}
+SIMT_UNCHECKED inline void multiply_scaled(Kind kind, int line, unsigned to, unsigned long long a,
+        unsigned long long b, unsigned instruction, bool adds, unsigned of_a, unsigned of_b) {
+    Tensor& own = own_tensor();
+    Shape shape = scaled_shape_of(kind, instruction, line);
+    if (to >> 16 || of_a >> 16 || of_b >> 16)
+        refuse("multiplies into lanes from the middle on", line);
+    if (!all_published()) refuse("multiplies copies that a lane has not published", line);
+    check_factor(a, line); check_factor(b, line);
+    touch_factor(shape, 0, a); touch_factor(shape, 1, b);
+    unsigned number = own.products[thread_index().x / 128] + 1;
+    for (int side = 0; side < 2; side++) {  // which are read until this product has ended
+        unsigned count = (side ? shape.n : shape.m) / 32;
+        Column* columns = columns_at(side ? of_b : of_a, count, line);
+        for (unsigned n = 0; n < count; n++) columns[n].product = number;
+    }
+    begin_work({kind, to, a, b, instruction, adds, 0, (unsigned)line, 0, nullptr, of_a, of_b},
+               shape.n);
+}
+SIMT_UNCHECKED inline void bring_scales(int line, unsigned to, unsigned long long square) {
+    if (to >> 16) refuse("brings scales to lanes from the middle on", line);
+    // Lanes store scales, as no copies do of which the one above knows.
+    if (!all_published() || !all_have_published())
+        refuse("brings scales that a lane has not published", line);
+    if (square >> 61 || (square >> 46 & 7) != 1 || square >> 14 & 3 || square >> 30 & 3
+            || square >> 49 & 0xfff)
+        refuse("describes scales with other bits than those of lines of 16 bytes", line);
+    for (unsigned lane = 0; lane < 32; lane++)
+        read_only<unsigned __int128>(square_at(square, lane));
+    begin_work({SCALES, to, square, 0, 0, false, 0, (unsigned)line, 0, nullptr, 0, 0}, 4);
 }
 SIMT_UNCHECKED inline Phases* begun(unsigned long long* barrier, int line) {
     touch_atomic(barrier, 8, __builtin_return_address(0));
@@ -305,7 +412,7 @@ SIMT_UNCHECKED inline void commit_to(int line, unsigned long long* barrier) {
     Tensor& own = own_tensor();
     Phases* phases = begun(barrier, line);
     unsigned team = thread_index().x / 128;
-    ask({KIND_f16, 0, 0, 0, 0, false, own.products[team], (unsigned)line, team, phases});
+    ask({KIND_f16, 0, 0, 0, 0, false, own.products[team], (unsigned)line, team, phases, 0, 0});
     if (order() == 0) make_until(phases);
     phases->events++;
 }
@@ -353,6 +460,8 @@ CALLS = {
     tensor_memory.BEFORE: ("", "fence_before()"),
     tensor_memory.AFTER: ("", "fence_after()"),
     tensor_memory.BEGIN_PHASES: ("{barrier}, {line}", "begin_phases(line, barrier)"),
+    tensor_memory.LIFT: (
+        "unsigned to, unsigned long long square, {line}", "bring_scales(line, to, square)"),
     tensor_memory.COMMIT_TO: ("{barrier}, {line}", "commit_to(line, barrier)"),
     tensor_memory.AWAIT_PHASE: (
         "{barrier}, unsigned parity, {line}", "await_phase(line, barrier, parity)"),
@@ -362,6 +471,12 @@ MULTIPLY = """
 SIMT_UNCHECKED inline void {name}(unsigned sums, unsigned long long a, unsigned long long b,
                                   unsigned instruction, bool adds, {line}) {{
     simt::multiply(simt::KIND_{kind}, line, sums, a, b, instruction, adds);
+}}
+"""
+SCALED = """
+SIMT_UNCHECKED inline void {name}(unsigned sums, unsigned long long a, unsigned long long b,
+        unsigned instruction, bool adds, unsigned of_a, unsigned of_b, {line}) {{
+    simt::multiply_scaled(simt::KIND_{kind}, line, sums, a, b, instruction, adds, of_a, of_b);
 }}
 """
 LOAD = """
@@ -386,6 +501,8 @@ def body(name: str) -> str | None:
         return f"{head}SIMT_UNCHECKED inline void {name}({taken}) {{ simt::{call}; }}\n"
     if kind := re.fullmatch(r"multiply_(f16|tf32|i8|f8f6f4)", name):
         return MULTIPLY.format(name=name, kind=kind[1], line=LINE)
+    if kind := re.fullmatch(r"multiply_(mxf8f6f4|mxf4nvf4)", name):
+        return SCALED.format(name=name, kind=kind[1], line=LINE)
     count = int((re.findall(r"_(\d+)$", name) or ["0"])[0])
     texts = {columns_loader_of(count): LOAD, columns_awaiter_of(count): AWAIT}
     if name not in texts:

@@ -34,6 +34,15 @@ struct AllProducts { Products of[1024]; };
 SIMT_UNCHECKED inline Products& own_products() {
     return of_group<AllProducts>().of[thread_index().x];
 }
+// Has every lane published, at last before the group met, what it has stored?
+SIMT_UNCHECKED inline bool all_have_published() {
+    bool all = true;
+    for (unsigned t = 0; t < group_size().x; t++) {
+        unsigned at = of_group<AllCopies>().of[t].published;
+        all &= at && at <= group_barrier_clock();
+    }
+    return all;
+}
 SIMT_UNCHECKED inline bool all_published() {
     bool all = true;
     for (unsigned t = 0; t < group_size().x; t++) all &= !of_group<AllCopies>().of[t].hidden;
@@ -92,7 +101,9 @@ BATCHES = {
     warpgroups.COMMIT: "void {name}() {{ simt::own_products().batches++; }}",
     warpgroups.AWAIT: """void {name}() {{
     simt::own_products().begun = false; simt::make_products(N); }}""",
-    warpgroups.PUBLISH: "void {name}() {{ simt::own_copies().hidden = false; }}",
+    warpgroups.PUBLISH: """void {name}() {{
+    simt::own_copies().hidden = false;
+    simt::own_copies().published = simt::group_barrier_clock() + 1; }}""",
 }
 MULTIPLY = """
 namespace simt {{

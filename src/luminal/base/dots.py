@@ -418,6 +418,20 @@ TCGEN05 = (
 """NVIDIA's of sm_100a: factors lie in shared memory as `swizzles.py` says, results in tensor
 memory, lanes by columns.
 """
+TCGEN05_SCALED = tuple(
+    replace(
+        row, name=row.name.replace("e4m3", new), a=dtype, b=dtype, rounding=Rounding.BLOCK,
+        scale=scale, block=block, pairs=dtype is uint8,
+    )
+    for new, dtype, scale, block in (
+        ("mxf8", float8_e4m3fn, float8_e8m0fnu, 32), ("nvf4", uint8, float8_e4m3fn, 8),
+    )
+    for row in _tcgen05("e4m3", 32, float8_e4m3fn, Rounding.ROUGH)
+    if row.m == 128 and row.n >= 128
+)  # fmt: skip
+"""Those of factors with scales, which stand in tensor memory as well, in squares of 128 by 4: of a
+word of column c lane l has four scales of row 32 * c + l, as have the same lanes of all quarters.
+"""
 TENSOR_ROWS, TENSOR_COLUMNS = 128, 512
 """Lanes, and columns of 32 bits, of a unit's tensor memory."""
 
@@ -496,7 +510,7 @@ MATRIX_DOTS = {
         MADE_UP_CHAIN,
     )
 }
-DOTS = {**WORD_DOTS, **MATRIX_DOTS, **{dot.name: dot for dot in MMA_SCALED}}
+DOTS = {**WORD_DOTS, **MATRIX_DOTS, **{dot.name: dot for dot in (*MMA_SCALED, *TCGEN05_SCALED)}}
 """Those that only some machines have."""
 
 

@@ -28,12 +28,12 @@ from luminal.expand.tiles import Elements, Key, Partial, Position, Tiles
 from luminal.expand.wide import widened
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
+from luminal.kernel.boxes import Begin
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
     Barrier,
-    Begin,
     Binding,
     Commit,
     Contract,
@@ -102,9 +102,10 @@ class _Expansion:
             self.tiles.lane, self.tiles.lanes_in_group = self.b.value(INDEX), source.lanes
             self.tiles.subgroup = source.subgroup
         self.begin: Value | None = None
-        swizzled = {buffer.name for buffer in source.scratch if buffer.swizzle}
+        read = {buffer.name for buffer in source.scratch if buffer.swizzle}  # by devices
+        read |= {x.buffer for s in source.statements() if isinstance(s, Begin) for x in s.lifts}
         writes = (s.buffer for s in source.statements() if isinstance(s, Store | Copy))
-        self.publishes = not swizzled.isdisjoint(writes)
+        self.publishes = not read.isdisjoint(writes)
         for loop in reversed(
             [statement for statement in source.statements() if isinstance(statement, Loop)]
         ):
@@ -374,7 +375,7 @@ class _Expansion:
         SortRow: _by_tiles(write_sort),
         Barrier: barrier,
         Copy: _by_tiles(access.copy),
-        Begin: _by_tiles(lambda tiles, statement: tiles.b.emit(ir.Begin())),
+        Begin: _by_tiles(fragments.begin),
         Commit: _by_tiles(lambda tiles, statement: tiles.b.emit(ir.Commit(statement.of))),
         Await: _by_tiles(lambda tiles, s: tiles.b.emit(ir.Await(s.younger, s.of))),
         **{kind: _by_tiles(write) for kind, write in boxes.RULES.items()},

@@ -21,6 +21,7 @@ from luminal.expand.casts import narrowed_pair, word_of
 from luminal.expand.groups import Fold, exchanged
 from luminal.expand.ir import (
     Accumulate,
+    Begin,
     Kernel,
     Left,
     LoadMatrix,
@@ -33,7 +34,7 @@ from luminal.expand.ir import (
 )
 from luminal.expand.operations import IN_PAIRS
 from luminal.expand.tiles import Elements, Key, Position, Tiles
-from luminal.kernel import tile_ir
+from luminal.kernel import boxes, tile_ir
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Contract, Load, Map, Retile, Space, Tile
 from luminal.memory.alignment import ACCESS
@@ -41,6 +42,8 @@ from luminal.shape.expression import ONE, ZERO, Expression, Symbol, const, opaqu
 
 LEAST_COLUMNS = 32
 """Of tensor memory that are allocated at once."""
+SQUARE, SQUARE_COLUMNS = 512, 4
+"""Scales that tensor memory takes at once, and its columns that they are."""
 BYTES = {1: uint8, **WORDS}
 """What so many scales are loaded as."""
 
@@ -333,6 +336,15 @@ def multiply(tiles: Tiles, statement: Contract) -> None:
     tiles.values[out.id] = elements
 
 
+def begin(tiles: Tiles, statement: boxes.Begin) -> None:
+    """A batch of products, and where the scales are that it needs in tensor memory."""
+    lifts = (
+        Left(lift.buffer, *tiles.index.place(lift.offset, 0), lift.squares * SQUARE, False)
+        for lift in statement.lifts
+    )
+    tiles.b.emit(Begin(tuple(lifts)))
+
+
 def accumulate(tiles: Tiles, statement: tile_ir.Accumulate) -> None:
     """The products of all blocks, added to columns of tensor memory."""
     held = [(tile, _Held.of(tiles, tile)) for tile in (statement.a, statement.b)]
@@ -342,7 +354,8 @@ def accumulate(tiles: Tiles, statement: tile_ir.Accumulate) -> None:
     for _, at in tiles.positions(outer):
         place = tiles.index.place(*tiles.reach(statement.offset.substitute(start), at))
         a, b = (_left(tiles, *factor, at) for factor in held)
-        tiles.b.emit(Accumulate(statement.buffer, *place, statement.dot, a, b, adds))
+        scales = tuple(_scales_left(tiles, tile, at) for tile in statement.scales)
+        tiles.b.emit(Accumulate(statement.buffer, *place, statement.dot, a, b, adds, scales))
 
 
 def load_sums(tiles: Tiles, statement: Load) -> None:
@@ -361,10 +374,37 @@ def load_sums(tiles: Tiles, statement: Load) -> None:
 
 def tensor_columns(kernel: Kernel) -> int:
     """The columns of tensor memory that a group allocates: a power of two; 0 if there are none."""
+    taken = scale_columns(kernel).get("", _sum_columns(kernel))
+    return max(LEAST_COLUMNS, 1 << (taken - 1).bit_length()) if taken else 0
+
+
+def _scales_left(tiles: Tiles, tile: Tile, at: Position) -> Left:
+    """Where the scales of a block begin in squares."""
+    load = tiles.left[tile.id]
+    start = {axis: ZERO for axis in tile.axes if axis in tiles.parts}
+    there = {axis: piece for axis, piece in at.items() if axis not in start}
+    place = tiles.index.place(*tiles.reach(load.offset.substitute(start), there))
+    return Left(load.buffer, *place, SQUARE, False)
+
+
+def scale_columns(kernel: Kernel) -> dict[str, int]:
+    """The first column of tensor memory that mirrors each buffer of scales, behind all sums."""
+    begun = (s for s in kernel.statements() if isinstance(s, Begin))
+    names = dict.fromkeys(lift.buffer for statement in begun for lift in statement.lifts)
+    sizes = {buffer.name: buffer.size.constant for buffer in kernel.shared}
+    columns, first = {}, _sum_columns(kernel)
+    for name in names:
+        columns[name] = first
+        first += sizes[name] // SQUARE * SQUARE_COLUMNS
+    return columns | ({"": first} if columns else {})
+
+
+def _sum_columns(kernel: Kernel) -> int:
+    """The columns of tensor memory that sums take; 0 if there are none."""
     for statement in kernel.statements():
         if isinstance(statement, Accumulate | LoadSums):
             (size,) = (buffer.size.constant for buffer in kernel.tensor)
-            return max(LEAST_COLUMNS, 1 << (size // statement.dot.m - 1).bit_length())
+            return int(size // statement.dot.m)
     return 0
 
 

@@ -102,7 +102,9 @@ class _Interpreter:
         self.lane = 0
         self.batches: list[list[Callable[[], None]]] = [[]]  # of copies, the open one last
         self.products: list[list[Running]] = [[]]  # likewise
-        self.swizzled = {buffer.name for buffer in kernel.shared if buffer.swizzle}
+        self.by_devices = {buffer.name for buffer in kernel.shared if buffer.swizzle}
+        begun = (s for s in kernel.statements() if isinstance(s, Begin))
+        self.by_devices |= {lift.buffer for statement in begun for lift in statement.lifts}
         self.begun = False
         self.is_early = False
         self.accesses: Accesses | None = None  # of a group's lanes
@@ -285,7 +287,7 @@ class _Interpreter:
         """Products do not see these elements, each the first of so many, before the lane publishes
         them.
         """
-        if buffer in self.swizzled and self.accesses is not None:
+        if buffer in self.by_devices and self.accesses is not None:
             hidden = self.accesses.hidden.setdefault(self.lane, set())
             hidden |= {(buffer, int(at) * count + n) for at in addresses for n in range(count)}
 
@@ -309,7 +311,18 @@ class _Interpreter:
         dot = statement.dot
         a, b = self.block(statement, statement.a, dot.m), self.block(statement, statement.b, dot.n)
         sums = *self.columns(statement), bool(self.value(statement.adds)[0])
-        return sums, None, (), (a, b)
+        scales = [
+            self.scales(statement, left, lines)
+            for left, lines in zip(statement.scales, (dot.m, dot.n), strict=False)
+        ]
+        return sums, None, (), (a, b, *scales)
+
+    def scales(self, statement: Accumulate, left: Left, lines: int) -> tuple[Array, Array]:
+        """The memory of scales, and where those of so many rows, or columns, are in it."""
+        start = self.scalar(left.address) + left.distance
+        row, number = np.arange(lines)[:, None], np.arange(statement.dot.k // statement.dot.block)
+        elements = start + row // 128 * left.apart + row % 32 * 16 + row % 128 // 32 * 4 + number
+        return self.memory[left.buffer], elements
 
     def columns(self, statement: Accumulate | LoadSums) -> tuple[Array, Array]:
         """The tensor memory of results, and where in it they are, by rows and columns."""

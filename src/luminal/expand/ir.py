@@ -224,6 +224,7 @@ class Accumulate:
     a: Left
     b: Left
     adds: Operand
+    scales: tuple[Left, ...] = ()
 
     @property
     def left(self) -> tuple[Left, ...]:
@@ -331,7 +332,11 @@ class CopyBox:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The lane's accumulators are ready for a batch of products."""
+    """The lane's accumulators are ready for a batch of products; `lifts` are brought before, of so
+    many elements `apart` as there are.
+    """
+
+    lifts: tuple[Left, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

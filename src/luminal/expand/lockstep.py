@@ -258,7 +258,10 @@ class Running:
     def read(self) -> Mapping[str, Array]:
         """The elements that it reads, by buffer."""
         read: dict[str, Array] = {}
-        for factor, (_, elements) in zip(self.statement.left, self.factors, strict=True):
+        left = self.statement.left
+        if isinstance(self.statement, Accumulate):
+            left = *left, *self.statement.scales
+        for factor, (_, elements) in zip(left, self.factors, strict=True):
             before = read.get(factor.buffer, np.zeros(0, np.int64))
             read[factor.buffer] = np.concatenate((before, elements.ravel()))
         return read
@@ -284,13 +287,18 @@ class Running:
         self.accesses.running.remove(self)
         self.note()
         dot = self.statement.dot
-        *left, b = (memory[elements] for memory, elements in self.factors)
+        count = len(self.statement.left)
+        *left, b = (memory[elements] for memory, elements in self.factors[:count])
         a = left[0] if left else self.held()
         a, b = a.view(dot.a.numpy), b.view(dot.b.numpy)
         if self.sums is not None:
             into, elements, adds = self.sums
             before = into[elements] if adds else np.zeros_like(into[elements])
-            into[elements] = dot.of_blocks(before, a, b.T)
+            scales = [
+                np.repeat(memory[places], dot.block, 1) for memory, places in self.factors[count:]
+            ]
+            both = (scales[0], scales[1]) if scales else None
+            into[elements] = dot.of_blocks(before, a, b.T, both)
             return
         held = np.array([np.concatenate([*acc]) for _, acc, _ in self.lanes])
         sides = {"m": dot.m, "n": dot.n}

@@ -29,6 +29,7 @@ from luminal.expand.ir import (
     Fetch,
     If,
     Kernel,
+    Left,
     Load,
     LoadMatrix,
     LoadSums,
@@ -173,17 +174,21 @@ class _Narrowing:
                 turn = self.place(turn, 0)
                 self.out.append(replace(statement, address=moved, origin=places, turn=turn))
             case MultiplyLeft() | Accumulate():
-                *a, b = (
-                    replace(factor, address=self.place(factor.address, factor.distance))
-                    for factor in statement.left
-                )
+                *a, b = map(self.moved, statement.left)
                 statement = replace(statement, a=a[0], b=b) if a else replace(statement, b=b)
                 if isinstance(statement, Accumulate):
                     address = self.place(statement.address, statement.distance)
-                    statement = replace(statement, address=address)
+                    scales = tuple(map(self.moved, statement.scales))
+                    statement = replace(statement, address=address, scales=scales)
                 self.out.append(statement)
-            case Barrier() | Multiply() | Publish() | Begin() | Commit() | Await():
+            case Begin(lifts):
+                self.out.append(Begin(tuple(map(self.moved, lifts))))
+            case Barrier() | Multiply() | Publish() | Commit() | Await():
                 self.out.append(statement)
+
+    def moved(self, left: Left) -> Left:
+        """What a device reads in shared memory, by a narrow address."""
+        return replace(left, address=self.place(left.address, left.distance))
 
     def apply(self, statement: Apply) -> None:
         self.ranges.note(statement)

@@ -123,7 +123,8 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                 factors = f"{_held(acc, statement.held)} {_left(*statement.left)}"
                 lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {factors}")
             case Accumulate(buffer, _, _, dot, a, b, adds):
-                held = f"{dot} {_left(a, b)}, added if {adds}"
+                scaled = f" scaled {_left(*statement.scales)}" if statement.scales else ""
+                held = f"{dot} {_left(a, b)}{scaled}, added if {adds}"
                 lines.append(f"{indent}{buffer}[{place(statement)}] = {held}")
             case LoadSums(outs, buffer):
                 held = ", ".join(map(_typed, outs))
@@ -142,8 +143,8 @@ def _of_batches(statement: Publish | Begin | Commit | Await) -> str:
     match statement:
         case Publish():
             return "publish"
-        case Begin():
-            return "begin products"
+        case Begin(lifts):
+            return f"begin products{f', lift {_left(*lifts)}' if lifts else ''}"
         case Commit(of):
             return f"commit {of.value}"
         case Await(younger, of):

@@ -143,6 +143,27 @@ class Send:
     room: AwaitPhase | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """So many squares of 512 scales of a shared buffer, from `offset` on, that tensor memory takes
+    as well, before products that are begun read them there.
+    """
+
+    buffer: str
+    offset: Expression
+    squares: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A batch of products begins: of dots that read their factors in shared memory, which what was
+    written before a Barrier is ready for. What they add up is not there before an Await, and what
+    they read may not be written until then. `lifts` are the scales of those in tensor memory.
+    """
+
+    lifts: tuple[Lift, ...] = ()
+
+
 BoxStatement = Phases | Free | Send | AwaitPhase
 
 

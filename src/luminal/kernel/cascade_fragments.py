@@ -29,6 +29,7 @@ from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Reduction, Term
 from luminal.base.dtypes import bool_
 from luminal.base.records import dataclass
+from luminal.kernel.boxes import Begin
 from luminal.kernel.carried import CarriedLoops, joint, tiled
 from luminal.kernel.cascade import Rate
 from luminal.kernel.cascade_arithmetic import Arithmetic
@@ -49,7 +50,6 @@ from luminal.kernel.tile_ir import (
     Await,
     Barrier,
     Batch,
-    Begin,
     Binding,
     Commit,
     Copy,

@@ -38,13 +38,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import multiply_add
 from luminal.base.dtypes import bool_, uint8, uint64
 from luminal.base.records import dataclass
-from luminal.kernel.boxes import AwaitPhase, Box, Free, Phases, Send
+from luminal.kernel.boxes import AwaitPhase, Begin, Box, Free, Lift, Phases, Send
 from luminal.kernel.carried import CarriedLoops, joint, tiled
 from luminal.kernel.dimensions import Dimension, along
 from luminal.kernel.environment import Env
@@ -55,7 +56,14 @@ from luminal.kernel.lanes import Part
 from luminal.kernel.neighbours import in_blocks
 from luminal.kernel.product_boxes import Cut, cut, joined, positions
 from luminal.kernel.product_sides import Sides, sides_of
-from luminal.kernel.product_tiling import DEPTH, PLACE, ProductTiling, dealt, scale_digits
+from luminal.kernel.product_tiling import (
+    DEPTH,
+    PLACE,
+    SQUARE,
+    ProductTiling,
+    dealt,
+    scale_digits,
+)
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Staging, Walk
@@ -64,7 +72,6 @@ from luminal.kernel.tile_ir import (
     Await,
     Barrier,
     Batch,
-    Begin,
     Binding,
     Commit,
     Contract,
@@ -529,6 +536,10 @@ class Products(CarriedLoops):
         steps, is_batch = self.steps(), dot is not None and dot.is_from_memory
         if is_batch and self.tensor is None:
             self.blocks.put(Begin(), self.blocks.depth)
+        if self.tensor is not None and self.scales:
+            self.blocks.put(
+                Begin(tuple(self.lift(copy, turn) for copy in self.scales)), self.blocks.depth
+            )
         with self.carried_through([*self.walks, *steps], sums, self.axes()) as inside:
             depth = self.blocks.depth
             for number, (reduction, pair) in enumerate(
@@ -557,6 +568,12 @@ class Products(CarriedLoops):
         if is_batch:
             self.blocks.put(Commit(Batch.PRODUCTS), self.blocks.depth)
         return inside.results
+
+    def lift(self, copy: _Copy, turn: Expression) -> Lift:
+        """The scales of a block of the sum, on their way to tensor memory."""
+        squares = prod(self.tiling.scale_words(copy.side)) // prod(SQUARE)
+        offset = copy.room.offset(Env({DEPTH: ZERO, PLACE: ZERO}), turn)
+        return Lift(copy.room.buffer, self.values.canonical(offset), squares)
 
     def read(self, copy: _Copy, turn: Expression, step: Expression) -> Tile:
         """A factor's elements at a step, from shared memory."""

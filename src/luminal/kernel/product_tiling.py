@@ -153,8 +153,10 @@ class ProductTiling:
         run = min(ACCESS // size, lengths[inner]) if has_runs else 1
         near = min(lengths[inner] // run, self.lanes)
         far = min(lengths[outer], self.lanes // near)
-        # What is held while another block is multiplied is held whole.
-        unroll = STREAMS if self.buffers == 1 else 0
+        # What is held while another block is multiplied is held whole. Codes that are decoded on
+        # their way into a ring are stored at once.
+        is_decoded = self.ring and self.dot is not None and self.dot.scale is not None
+        unroll = STREAMS if self.buffers == 1 or is_decoded else 0
         fill = (
             (outer, dealt(lengths[outer], far, near, unroll)),
             (inner, dealt(lengths[inner], near, 1, unroll and 1, run)),
@@ -242,7 +244,7 @@ def scale_digits(tiling: ProductTiling, side: int) -> list[tuple[Expression, Exp
         return [(PLACE, const(across)), (number, const(deep))]
     rows, columns = SQUARE
     return [
-        (PLACE // rows, const(across // rows)), (number // columns, const(deep // columns)),
+        (number // columns, const(deep // columns)), (PLACE // rows, const(across // rows)),
         (PLACE % 32, const(32)), (PLACE % rows // 32, const(rows // 32)),
         (number % columns, const(columns)),
     ]  # fmt: skip

@@ -21,13 +21,12 @@ from luminal.hlir import semantics
 from luminal.hlir.attributes import AxisAttrs, CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
-from luminal.kernel.boxes import AwaitPhase, Box, Free, Phases, Send, bring
+from luminal.kernel.boxes import AwaitPhase, Begin, Box, Free, Phases, Send, bring
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
     Barrier,
     Batch,
-    Begin,
     Buffer,
     Call,
     Commit,

@@ -42,7 +42,7 @@ from luminal.base.dtypes import DType
 from luminal.base.forks import cached_property
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import CustomKernel, Shape
-from luminal.kernel.boxes import BoxStatement
+from luminal.kernel.boxes import Begin, BoxStatement
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol, product_of
 
@@ -445,14 +445,6 @@ class Batch(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """A batch of products begins: of dots that read their factors in shared memory, which what was
-    written before a Barrier is ready for. What they add up is not there before an Await, and what
-    they read may not be written until then.
-    """
-
-
-@dataclass(frozen=True, slots=True)
 class Commit:
     """The copies since the last Commit, or the products since the last Begin, are a batch."""
 
@@ -489,9 +481,9 @@ Statement = (
     | Call
     | Barrier
     | Copy
-    | Begin
     | Commit
     | Await
+    | Begin
     | BoxStatement
 )
 NESTED = Loop | Runs | If | Once | Section  # statements with a body

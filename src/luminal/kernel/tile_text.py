@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 
 from luminal.base.forks import kept
-from luminal.kernel.boxes import AwaitPhase, Free, Phases, Send, text_of
+from luminal.kernel.boxes import AwaitPhase, Begin, Free, Phases, Send, text_of
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
     Barrier,
-    Begin,
     Call,
     Carry,
     Commit,
@@ -148,8 +147,9 @@ def _line(statement: Statement) -> str:
         case Copy(buffer, offset, source, source_offset, count, guard):
             where = "" if guard is TRUE else f" if {guard}"
             return f"copy {count} to {buffer}[{offset}] from {source}[{source_offset}]{where}"
-        case Begin():
-            return "begin products"
+        case Begin(lifts):
+            lifted = ", ".join(f"{x.squares} of {x.buffer}[{x.offset}]" for x in lifts)
+            return f"begin products{f', lift {lifted}' if lifts else ''}"
         case Commit(of):
             return f"commit {of.value}"
         case Await(younger, of):

@@ -16,7 +16,7 @@ from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
 from luminal.hlir.types import TensorType
-from luminal.kernel.boxes import AwaitPhase, Free, Phases, Send
+from luminal.kernel.boxes import AwaitPhase, Begin, Free, Phases, Send
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import (
@@ -24,7 +24,6 @@ from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
     Barrier,
-    Begin,
     Binding,
     Call,
     Carry,
@@ -178,6 +177,8 @@ class _Verifier(Checks):
             block != "c" or statement.guard is not TRUE or statement.indices
         ):
             self.fail("lanes load results of a dot from tensor memory, as they stand")
+        if any(buffer.dtype is dot.scale is not dot.a for dot in dots):
+            return  # scales lie as whoever reads them has it
         left = [dot.is_from_memory for dot in dots]
         held = (
             [bool(dot.fragments["ab".index(block)]) for dot in dots] if block in ("a", "b") else []
@@ -495,7 +496,10 @@ class _Verifier(Checks):
         self.stored.add(statement.buffer)
 
     def begin_products(self, statement: Begin, scope: Scope) -> None:
-        """A batch may be empty."""
+        for lift in statement.lifts:
+            self.known(lift.offset, scope.symbols)
+            if self.buffer(lift.buffer, written=False).space is not Space.SHARED:
+                self.fail(f"{lift.buffer} is no shared memory, of which scales are lifted")
 
     def commit(self, statement: Commit, scope: Scope) -> None:
         """A batch may be empty."""

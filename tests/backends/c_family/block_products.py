@@ -105,7 +105,7 @@ def compare(layer: nn.Linear, x: Array, exe: Executable) -> None:
         exact, size = a @ b.T, np.abs(a) @ np.abs(b).T
     # Each addition errs by half a unit in any order, and by that of the subnormal numbers at least.
     most = len(x.T) * (size * 2.0**-24 + 2.0**-150) + 4 * 2.0**-150
-    assert np.array_equal(np.isnan(y), np.isnan(exact))
+    assert np.array_equal(np.isnan(y), np.isnan(exact)), "Mismatched NaN"
     with np.errstate(invalid="ignore"):
         assert not (np.abs(y - exact) > most).any(), "Mismatched"
 

@@ -27,7 +27,7 @@ def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA, copies: int | None 
     copies = 16 * (name == "cuda") if copies is None else copies
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
-    own, row = DIALECTS[name], max(dot.together for dot in dots)
+    own, row = DIALECTS[name], max(dot.row for dot in dots)
 
     class Checked(CBackend):
         dialect = own

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from luminal.kernel.tile_ir import Begin, Kernel, Retile
+from luminal.kernel.boxes import Begin
+from luminal.kernel.tile_ir import Kernel, Retile
 
 MASKS: dict[str, Callable[[Any, Any, int], Any]] = {
     "none": lambda i, j, before: None,

@@ -13,12 +13,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from luminal.backends.cuda import presence
-from luminal.base.dots import MMA, MMA_FLOAT8, MMA_SCALED, TCGEN05, UINT8_BY_INT8, WGMMA
+from luminal.base.dots import (
+    MMA,
+    MMA_FLOAT8,
+    MMA_SCALED,
+    TCGEN05,
+    TCGEN05_SCALED,
+    UINT8_BY_INT8,
+    WGMMA,
+)
 from luminal.schedule.groups.chip import Chip, Pipes, nearest
 
 K, M = 1 << 10, 1 << 20
 DOTS = *MMA, UINT8_BY_INT8
 DOTS_89 = *MMA_FLOAT8, *DOTS
+DOTS_100 = *(dot for dot in TCGEN05_SCALED if dot.n == 128), *DOTS_89
 DOTS_120 = *MMA_SCALED, *DOTS_89
 REGISTERS, GROUP, ROW = 64 * K, 1024, 32  # of a unit, of a group, and that step together: always
 
@@ -45,8 +54,8 @@ CHIPS = (
     # dense operations of bf16 a second, 4096 products a unit and cycle.
     Chip("sm_100a", 148, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 126 * M, 8e12, 1.85e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
-               matrix=1270, left=4096, matrix_f64=64), dots=DOTS_89, copies=16, is_chained=True,
-         left=TCGEN05),
+               matrix=1270, left=4096, matrix_f64=64), dots=DOTS_100, copies=16, is_chained=True,
+         left=(*TCGEN05, *TCGEN05_SCALED)),
     # GeForce RTX 5090: NVIDIA RTX Blackwell GPU Architecture; all its pipes compute integers.
     Chip("sm_120a", 170, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 96 * M, 1.792e12, 2.407e9,
          Pipes(issue=128, f32=128, f64=2, i32=128, special=16, exchange=32, shared=32,

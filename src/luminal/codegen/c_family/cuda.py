@@ -204,6 +204,7 @@ class CudaCpp(Dialect):
             *tensor_memory.functions(),
             *map(tensor_memory.factor, swizzles),
             *by_kind.values(),
+            *(tensor_memory.lifting() if any(dot.scale is not None for dot in dots) else ()),
             *(tensor_memory.columns_loader(*sums) for sums in loaded),
             *(tensor_memory.columns_awaiter(*sums) for sums in loaded),
         ]

@@ -36,7 +36,7 @@ from luminal.codegen.c_family.spelling import (
 )
 from luminal.expand.early import with_early
 from luminal.expand.expand import expand
-from luminal.expand.fragments import tensor_columns
+from luminal.expand.fragments import SQUARE, scale_columns, tensor_columns
 from luminal.expand.ir import (
     Accumulate,
     Apply,
@@ -267,6 +267,7 @@ class Walk:
         self.meeting = f"{phases.MEET}();"
         if kernel.tensor:
             self.barrier, self.meeting = map(tensor_memory.meeting, (self.barrier, self.meeting))
+        self.scales = scale_columns(kernel)
         self.maps = {tensor: n for n, tensor in enumerate(tensors(kernel))}
         self.cluster = cluster_of(kernel)
         self.ranged = self._ranged() if dialect.ranges else {}
@@ -495,18 +496,19 @@ class Walk:
                     self._copy_box(statement)
                 case Publish():
                     self._put(f"{warpgroups.PUBLISH}();")
+                case Begin(lifts) if self.kernel.tensor:
+                    self._lift(lifts)
                 case Begin():
                     self._begin(body[at:])
                 case Commit(Batch.PRODUCTS) if self.kernel.tensor:
                     self._put(tensor_memory.COMMITTED)
                 case Await(younger, Batch.PRODUCTS) if self.kernel.tensor:
                     self._put(tensor_memory.awaited(younger))
-                case Commit(Batch.COPIES) if self.dialect.copies_beside:
-                    pass
-                case Commit(of):
-                    if of is Batch.PRODUCTS:
-                        self.summed.append({})
-                    self._put(f"{COMMIT if of is Batch.COPIES else warpgroups.COMMIT}();")
+                case Commit(Batch.PRODUCTS):
+                    self.summed.append({})
+                    self._put(f"{warpgroups.COMMIT}();")
+                case Commit() if not self.dialect.copies_beside:
+                    self._put(f"{COMMIT}();")
                 case Await(younger, Batch.PRODUCTS):
                     self._put(f"{warpgroups.AWAIT}<{younger}>();")
                     self._awaited(younger)
@@ -540,8 +542,24 @@ class Walk:
         instruction = tensor_memory.instruction_of(statement.dot, _form(statement).turned)
         adds, name = self._operand(statement.adds), tensor_memory.multiplier_of(statement.dot)
         place = f"{tensor_memory.FIRST} + {self._at(statement)}"
-        held = ", ".join([place, *factors, f"{instruction:#x}", adds])
+        what, scales = f"{instruction:#x}", [f"(unsigned)({self._at(s)})" for s in statement.scales]
+        if scales:
+            what += f" | {tensor_memory.PART}({', '.join(scales)})"
+        firsts = [f"{tensor_memory.FIRST} + {self.scales[s.buffer]}" for s in statement.scales]
+        pairs = zip(firsts, scales, strict=True)
+        columns = [f"{tensor_memory.SCALES_AT}({first}, {at})" for first, at in pairs]
+        held = ", ".join([place, *factors, what, adds, *columns])
         self._put(f"if ({tensor_memory.LEADS}) {name}({held});")
+
+    def _lift(self, lifts: Sequence[Left]) -> None:
+        """Scales are brought to tensor memory, square by square, by the lane that multiplies."""
+        for lift in lifts:
+            first = f"{tensor_memory.FIRST} + {self.scales[lift.buffer]}"
+            for byte in range(0, lift.apart, SQUARE):
+                at = f"{self._at(lift)} + {byte}"
+                to = f"{tensor_memory.SCALES_AT}({first}, (unsigned)({at}))"
+                square = f"{tensor_memory.SQUARE_AT}(&{lift.buffer}[{at}], 0)"
+                self._put(f"if ({tensor_memory.LEADS}) {tensor_memory.LIFT}({to}, {square});")
 
     def _load_sums(self, statement: LoadSums) -> None:
         outs, count = ", ".join(map(self._operand, statement.outs)), len(statement.outs)

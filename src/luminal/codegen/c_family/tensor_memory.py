@@ -17,6 +17,7 @@ from luminal.base.dtypes import (
     bfloat16,
     float8_e4m3fn,
     float8_e5m2,
+    float8_e8m0fnu,
     float16,
     float32,
     int8,
@@ -38,15 +39,24 @@ SUMS = {float32: 1, int32: 2}
 """What descriptors of instructions call the dtypes of sums."""
 
 
+SCALED = {float8_e8m0fnu: ("mxf8f6f4", "1X", 0, 1), float8_e4m3fn: ("mxf4nvf4", "4X", 1, 0)}
+"""By the dtype of scales: the kind of instruction, how many scales a row has, and what it calls the
+dtypes of factors and of scales.
+"""
+
+
 def multiplier_of(dot: Dot) -> str:
     """The function of all dots of this one's kind."""
-    return f"multiply_{KINDS[dot.a][0]}"
+    return f"multiply_{KINDS[dot.a][0] if dot.scale is None else SCALED[dot.scale][0]}"
 
 
 def multiplier(dot: Dot) -> str:
     """The function of all dots of this one's kind: it takes the address of the sums, the factors'
-    descriptors and the instruction's, and whether it adds to what stands there.
+    descriptors and the instruction's, and whether it adds to what stands there; then the addresses
+    of scales, if there are some.
     """
+    if dot.scale is not None:
+        return _scaled_multiplier(dot, *SCALED[dot.scale][:2])
     code = (
         f"{{ .reg .pred p; setp.ne.b32 p, %4, 0; tcgen05.mma.cta_group::1.kind::{KINDS[dot.a][0]} "
         "[%0], %1, %2, %3, p; }"
@@ -56,6 +66,20 @@ def multiplier(dot: Dot) -> str:
         "unsigned long long b, unsigned instruction, bool adds) "
         f'{{ asm volatile("{code}" :: "r"(sums), "l"(a), "l"(b), "r"(instruction), '
         f'"r"((unsigned)adds) : "memory"); }}'
+    )
+
+
+def _scaled_multiplier(dot: Dot, kind: str, count: str) -> str:
+    code = (
+        "{ .reg .pred p; setp.ne.b32 p, %4, 0; "
+        f"tcgen05.mma.cta_group::1.kind::{kind}.block_scale.scale_vec::{count} "
+        "[%0], %1, %2, %3, [%5], [%6], p; }"
+    )
+    return (
+        f"__device__ inline void {multiplier_of(dot)}(unsigned sums, unsigned long long a, "
+        "unsigned long long b, unsigned instruction, bool adds, unsigned of_a, unsigned of_b) "
+        f'{{ asm volatile("{code}" :: "r"(sums), "l"(a), "l"(b), "r"(instruction), '
+        f'"r"((unsigned)adds), "r"(of_a), "r"(of_b) : "memory"); }}'
     )
 
 
@@ -69,10 +93,33 @@ def instruction_of(dot: Dot, turned: str = "") -> int:
             f"{dot}: turned factors of 32 bits lie in a swizzle of 32 bytes, which is not there; "
             "copy them so that steps of the sum are neighbours"
         )
+    shape = dot.n >> 3 << 17 | dot.m >> 4 << 24
+    if dot.scale is not None:
+        _, _, codes, scales = SCALED[dot.scale]
+        return codes << 7 | codes << 10 | scales << 23 | shape
     kind = KINDS[dot.a][1]
     sides = sum(1 << 15 + n for n, side in enumerate("ab") if side in turned)
-    shape = dot.n >> 3 << 17 | dot.m >> 4 << 24
     return SUMS[dot.accumulator] << 4 | kind << 7 | kind << 10 | sides | shape
+
+
+LIFT, SQUARE_AT, SCALES_AT, PART = "bring_scales", "square_at", "scales_at", "scales_part"
+
+
+def lifting() -> list[str]:
+    """The functions that bring a square of scales to four columns of tensor memory, for all its
+    quarters; and say where the scales at a byte of the squares stand: the address, and which of a
+    word's the first one is, in the words of an instruction's descriptor.
+    """
+    code = "tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;"
+    return [
+        descriptor(SQUARE_AT, Swizzle(16, 0, 0), "1ull << 46"),
+        f"__device__ inline void {LIFT}(unsigned to, unsigned long long square) "
+        f'{{ asm volatile("{code}" :: "r"(to), "l"(square) : "memory"); }}',
+        f"__device__ inline unsigned {SCALES_AT}(unsigned first, unsigned byte) "
+        "{ return first + byte / 512 * 4 + byte / 4 % 4; }",
+        f"__device__ inline unsigned {PART}(unsigned a, unsigned b) "
+        "{ return a % 4 << 29 | b % 4 << 4; }",
+    ]
 
 
 def factor_of(swizzle: Swizzle) -> str:

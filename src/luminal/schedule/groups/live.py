@@ -135,7 +135,10 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
         case MultiplyLeft(acc=acc):
             return *acc, *statement.held, *(factor.address for factor in statement.left)
         case Accumulate(address=address, adds=adds):
-            return address, *(factor.address for factor in statement.left), adds
+            left = *statement.left, *statement.scales
+            return address, *(factor.address for factor in left), adds
+        case Begin(lifts):
+            return tuple(lift.address for lift in lifts)
         case Exchange(value=value):
             return (value,)
         case Loop(start=start, stop=stop, carries=carries):
@@ -148,7 +151,7 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
             return address, number
         case CopyBox(address=address, origin=origin, turn=turn):
             return address, *origin, turn
-        case Barrier() | Publish() | Begin() | Commit() | Await():
+        case Barrier() | Publish() | Commit() | Await():
             return ()
 
 

@@ -19,7 +19,7 @@ from luminal.kernel.knobs import Choices
 from luminal.kernel.product_blocks import LOADED
 from luminal.kernel.product_boxes import cut
 from luminal.kernel.product_sides import Sides
-from luminal.kernel.product_tiling import ProductTiling, shared_bytes
+from luminal.kernel.product_tiling import SQUARE, ProductTiling, shared_bytes
 from luminal.memory.alignment import ACCESS
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.pipes import FAR
@@ -259,9 +259,11 @@ class MatrixChoices:
 
     def depths(self) -> list[int]:
         """Steps of a sum at once."""
-        steps = self.extents[3]
-        k = self.dots[0].k
-        return [n * k for n in DEPTHS if n * k < 2 * steps] or [k]
+        steps, dot = self.extents[3], self.dots[0]
+        # Of tensor memory's squares of scales all are written.
+        least = max(dot.k, SQUARE[1] * dot.block) if dot.in_tensor and dot.scale else dot.k
+        depths = [n * dot.k for n in DEPTHS if n * dot.k % least == 0]
+        return [n for n in depths if n < 2 * steps] or [least]
 
 
 def name_of(shape: Shape) -> str:
