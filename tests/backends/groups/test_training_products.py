@@ -63,7 +63,7 @@ def step(model: nn.Module, loss: LossFunction, *batch: np.ndarray[Any, Any]) -> 
     """A step in bfloat16, with AdamW and clipping."""
     optimizer = optim.AdamW(model.parameters(), lr=1e-3)
     steps = Steps(Recipe(model, loss, optimizer, clip_norm=1.0, amp="bfloat16"))
-    return narrowed(steps.recorded(batch)[0])
+    return narrowed(steps.recorded(batch))
 
 
 def compiled(model: nn.Module, loss: LossFunction, *batch: np.ndarray[Any, Any]) -> Stages:
