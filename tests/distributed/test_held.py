@@ -70,6 +70,32 @@ def test_columns_of_a_file_are_read_where_they_are_used(tmp_path: Path, backend:
     run_local(2, work)
 
 
+def test_what_is_packed_again_leaves_other_columns_in_their_file(tmp_path: Path) -> None:
+    """Of two Parameters in a file one is set: the other one need not be in memory for that."""
+    values = np.random.default_rng(4).integers(-9, 9, (2, 256, 256)).astype(np.float32)
+    lm.save(tmp_path / "w.safetensors", {"a": values[0], "b": values[1]})
+
+    def work(engine: Engine) -> None:
+        loaded, weights = lm.load(tmp_path / "w.safetensors"), {}
+        for name in "ab":
+            weights[name] = lm.Parameter((256, 256), name=name)
+            weights[name].set(loaded[name])
+            lm.shard(weights[name], (None, "data"))
+        graph = lm.Graph()
+        x = graph.tensor((16, 256), name="x")
+        for name, weight in weights.items():
+            (x @ graph.constant(weight)).output(name)
+        run, x = lm.compile(graph, mesh=MESH, backend="cpu"), values[0, :16].copy()
+        for a in (values[0], values[0] + 1):
+            weights["a"].set(a)
+            results = run({"x": x})
+            for name, whole in (("a", a), ("b", values[1])):
+                part = np.split(whole, 2, 1)[engine.rank]
+                np.testing.assert_array_equal(results[name], x @ part)  # small integers: exact
+
+    run_local(2, work)
+
+
 def test_zeros_of_a_state_keep_their_signs() -> None:
     """Memory is left alone where all bits are 0, and only there."""
 

@@ -42,7 +42,7 @@ def options(place: Path, *more: str) -> tuple[str, ...]:
     """Those of a server with files of its own."""
     place.mkdir()
     (place / "template").write_text(TEMPLATE, "utf-8")
-    return "--template", str(place / "template"), *more
+    return "--template", str(place / "template"), "--compute-dtype", "float32", *more
 
 
 def texts(server: Process, numbers: Sequence[int], clients: int) -> dict[int, str]:
@@ -56,8 +56,8 @@ def texts(server: Process, numbers: Sequence[int], clients: int) -> dict[int, st
 @SIZES
 @pytest.mark.timeout(1800)
 def test_two_ranks_write_what_one_writes(size: Size, tmp_path: Path) -> None:
-    """Many clients get what few do, bit for bit; and what one process writes but for near ties: the
-    model's products take bfloat16, to which sums over ranks are rounded otherwise.
+    """Many clients get what few do, bit for bit, and what one process writes: in float32 sums over
+    ranks differ in the last bits alone, which one drawn text of 200 may meet.
     """
     numbers = range(size.prompts)
     with serving(tmp_path / "one", *options(tmp_path / "one")) as server:
@@ -72,7 +72,7 @@ def test_two_ranks_write_what_one_writes(size: Size, tmp_path: Path) -> None:
     assert {number: many[number] for number in some} == few
     flips = [number for number in numbers if alone[number] != many[number]]
     print(f"{len(flips)} of {size.prompts} texts differ from one rank's: {flips}")
-    assert len(flips) <= size.prompts // 20
+    assert len(flips) <= size.prompts // 200
     assert len(set(many.values())) > size.prompts // 2, "the texts are not one and the same"
 
 
