@@ -8,6 +8,7 @@ no number of layers and no size of a model takes longer, and nothing of it is in
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -103,7 +104,7 @@ class Held:
         return self.dense + self.experts
 
 
-class Part:
+class Part(ABC):
     """A part of a model, recorded for microbatches of several sizes, as plain and with its
     operations computed again for gradients.
     """
@@ -112,9 +113,9 @@ class Part:
         self.setting, self.model, self.named = setting, model, named
         self._graphs: dict[tuple[int, bool, bool], FrozenGraph] = {}
 
+    @abstractmethod
     def record(self, graph: Graph, rows: int, again: bool) -> None:
         """Records the forward pass, its outputs, and the gradients by `self.pulled`."""
-        raise NotImplementedError
 
     @property
     def given(self) -> set[str]:
