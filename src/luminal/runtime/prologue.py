@@ -145,9 +145,9 @@ class Prologue(Generic[B]):
             fresh = {number: self._space.empty((self._bytes(number),), uint8) for number in written}
             self.buffers |= fresh
             read = {n for launch in launches for n, _ in accesses(launch)} & {*self._weights}
-            others = {*self._weights} - read  # they may have no memory at all
-            used = {n: b.held() for n, b in self.buffers.items() if n not in others}
-            self._derive(launches, used)
+            # Other weights may have no memory at all.
+            used = self.buffers.keys() - self._weights.keys() | read
+            self._derive(launches, {n: self.buffers[n].held() for n in used})
             for number, buffer in fresh.items():
                 self._derived[number].buffer = buffer
                 self._derived[number].versions = self._made[number].versions()
