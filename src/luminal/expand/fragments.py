@@ -10,7 +10,9 @@ Which factors are left there, swizzled memory says.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from math import prod
 
 from luminal.base.dots import SCALES, WORDS, Dot
 from luminal.base.dtypes import DType, float32, uint8, uint32
@@ -35,6 +37,7 @@ from luminal.expand.ir import (
 from luminal.expand.operations import IN_PAIRS
 from luminal.expand.tiles import Elements, Key, Position, Tiles
 from luminal.kernel import boxes, tile_ir
+from luminal.kernel.boxes import SCALES_OF_COLUMN, SQUARE
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Contract, Load, Map, Retile, Space, Tile
 from luminal.memory.alignment import ACCESS
@@ -42,8 +45,8 @@ from luminal.shape.expression import ONE, ZERO, Expression, Symbol, const, opaqu
 
 LEAST_COLUMNS = 32
 """Of tensor memory that are allocated at once."""
-SQUARE, SQUARE_COLUMNS = 512, 4
-"""Scales that tensor memory takes at once, and its columns that they are."""
+OF_SQUARE = prod(SQUARE)
+"""Scales that tensor memory takes at once."""
 BYTES = {1: uint8, **WORDS}
 """What so many scales are loaded as."""
 
@@ -339,7 +342,7 @@ def multiply(tiles: Tiles, statement: Contract) -> None:
 def begin(tiles: Tiles, statement: boxes.Begin) -> None:
     """A batch of products, and where the scales are that it needs in tensor memory."""
     lifts = (
-        Left(lift.buffer, *tiles.index.place(lift.offset, 0), lift.squares * SQUARE, False)
+        Left(lift.buffer, *tiles.index.place(lift.offset, 0), lift.squares * OF_SQUARE, False)
         for lift in statement.lifts
     )
     tiles.b.emit(Begin(tuple(lifts)))
@@ -374,7 +377,7 @@ def load_sums(tiles: Tiles, statement: Load) -> None:
 
 def tensor_columns(kernel: Kernel) -> int:
     """The columns of tensor memory that a group allocates: a power of two; 0 if there are none."""
-    taken = scale_columns(kernel).get("", _sum_columns(kernel))
+    taken = _sum_columns(kernel) + sum(_of_scales(kernel).values())
     return max(LEAST_COLUMNS, 1 << (taken - 1).bit_length()) if taken else 0
 
 
@@ -384,19 +387,22 @@ def _scales_left(tiles: Tiles, tile: Tile, at: Position) -> Left:
     start = {axis: ZERO for axis in tile.axes if axis in tiles.parts}
     there = {axis: piece for axis, piece in at.items() if axis not in start}
     place = tiles.index.place(*tiles.reach(load.offset.substitute(start), there))
-    return Left(load.buffer, *place, SQUARE, False)
+    return Left(load.buffer, *place, OF_SQUARE, False)
 
 
 def scale_columns(kernel: Kernel) -> dict[str, int]:
     """The first column of tensor memory that mirrors each buffer of scales, behind all sums."""
+    columns = _of_scales(kernel)
+    firsts = itertools.accumulate(columns.values(), initial=_sum_columns(kernel))
+    return dict(zip(columns, firsts, strict=False))
+
+
+def _of_scales(kernel: Kernel) -> dict[str, int]:
+    """How many columns of tensor memory mirror each buffer of scales."""
     begun = (s for s in kernel.statements() if isinstance(s, Begin))
     names = dict.fromkeys(lift.buffer for statement in begun for lift in statement.lifts)
     sizes = {buffer.name: buffer.size.constant for buffer in kernel.shared}
-    columns, first = {}, _sum_columns(kernel)
-    for name in names:
-        columns[name] = first
-        first += sizes[name] // SQUARE * SQUARE_COLUMNS
-    return columns | ({"": first} if columns else {})
+    return {name: sizes[name] // SCALES_OF_COLUMN for name in names}
 
 
 def _sum_columns(kernel: Kernel) -> int:

@@ -143,9 +143,15 @@ class Send:
     room: AwaitPhase | None = None
 
 
+SQUARE = 128, 4
+"""Rows, or columns, by steps of scales that are brought to tensor memory at once."""
+SCALES_OF_COLUMN = 32 * 4
+"""Lanes by bytes of a column there: each quarter of the lanes has the same scales."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """So many squares of 512 scales of a shared buffer, from `offset` on, that tensor memory takes
+    """So many squares of scales of a shared buffer, from `offset` on, that tensor memory takes
     as well, before products that are begun read them there.
     """
 

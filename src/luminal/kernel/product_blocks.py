@@ -45,7 +45,7 @@ from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import multiply_add
 from luminal.base.dtypes import bool_, uint8, uint64
 from luminal.base.records import dataclass
-from luminal.kernel.boxes import AwaitPhase, Begin, Box, Free, Lift, Phases, Send
+from luminal.kernel.boxes import SQUARE, AwaitPhase, Begin, Box, Free, Lift, Phases, Send
 from luminal.kernel.carried import CarriedLoops, joint, tiled
 from luminal.kernel.dimensions import Dimension, along
 from luminal.kernel.environment import Env
@@ -59,7 +59,6 @@ from luminal.kernel.product_sides import Sides, sides_of
 from luminal.kernel.product_tiling import (
     DEPTH,
     PLACE,
-    SQUARE,
     ProductTiling,
     dealt,
     scale_digits,

@@ -8,6 +8,7 @@ from luminal.algebra.terms import Term
 from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 from luminal.base.swizzles import SWIZZLES, swizzle_of
+from luminal.kernel.boxes import SCALES_OF_COLUMN, SQUARE
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import below_cast, in_blocks, multiplied
@@ -20,10 +21,6 @@ from luminal.shape.expression import Expression, const, opaque
 DEPTH, PLACE = opaque("depth"), opaque("place")
 """The position along the sum in a block of it, and along the rows, or the columns, of a block."""
 ALIGNMENT = max(swizzle.alignment for swizzle in SWIZZLES.values())
-SQUARE = 128, 4
-"""Rows, or columns, by steps of scales that are brought to tensor memory at once."""
-SCALES_OF_COLUMN = 32 * 4
-"""Lanes by bytes of a column there: each quarter of the lanes has the same scales."""
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
 
 

@@ -36,7 +36,7 @@ from luminal.codegen.c_family.spelling import (
 )
 from luminal.expand.early import with_early
 from luminal.expand.expand import expand
-from luminal.expand.fragments import SQUARE, scale_columns, tensor_columns
+from luminal.expand.fragments import OF_SQUARE, scale_columns, tensor_columns
 from luminal.expand.ir import (
     Accumulate,
     Apply,
@@ -555,7 +555,7 @@ class Walk:
         """Scales are brought to tensor memory, square by square, by the lane that multiplies."""
         for lift in lifts:
             first = f"{tensor_memory.FIRST} + {self.scales[lift.buffer]}"
-            for byte in range(0, lift.apart, SQUARE):
+            for byte in range(0, lift.apart, OF_SQUARE):
                 at = f"{self._at(lift)} + {byte}"
                 to = f"{tensor_memory.SCALES_AT}({first}, (unsigned)({at}))"
                 square = f"{tensor_memory.SQUARE_AT}(&{lift.buffer}[{at}], 0)"

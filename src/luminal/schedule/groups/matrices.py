@@ -15,11 +15,12 @@ from itertools import product
 
 from luminal.base.dots import TENSOR_COLUMNS, Dot
 from luminal.base.records import dataclass
+from luminal.kernel.boxes import SQUARE
 from luminal.kernel.knobs import Choices
 from luminal.kernel.product_blocks import LOADED
 from luminal.kernel.product_boxes import cut
 from luminal.kernel.product_sides import Sides
-from luminal.kernel.product_tiling import SQUARE, ProductTiling, shared_bytes
+from luminal.kernel.product_tiling import ProductTiling, shared_bytes
 from luminal.memory.alignment import ACCESS
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.pipes import FAR
