@@ -117,6 +117,7 @@ class _Lowering:
         for node in nodes:
             if node.op.name not in ("View", "Iota"):
                 self.build(node)
+        self.terms.recorded = None
         roots = []
         for (sink, _), edge in zip(sinks, edges, strict=True):
             term, frame = self.term(edge), self.named(edge.frame)
@@ -217,6 +218,7 @@ class _Lowering:
         return self.choose(self.terms.boolean(edge.domain.substitute(where)), term)
 
     def build(self, node: Node) -> None:
+        self.terms.recorded = node.recorded
         group = node.op.group
         if group == "leaf":
             self.built[node.value] = self.leaf(node)

@@ -26,6 +26,7 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
+from luminal.base.lines import Recorded
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS, Monoid
@@ -86,7 +87,7 @@ class Term:
     Each form is a class, which says what its `attrs` are; `op` tells operations of a form apart.
     """
 
-    __slots__ = ("args", "attrs", "axes", "dtype", "id", "op", "phase")
+    __slots__ = ("args", "attrs", "axes", "dtype", "id", "op", "phase", "recorded")
     is_leaf: ClassVar[bool] = False
     is_pointwise: ClassVar[bool] = False
     is_reduction: ClassVar[bool] = False
@@ -101,6 +102,7 @@ class Term:
         axes: frozenset[Symbol],
         dtype: DType,
         phase: Phase,
+        recorded: Recorded | None,
     ) -> None:
         self.id = id
         self.op = op
@@ -109,6 +111,7 @@ class Term:
         self.axes = axes
         self.dtype = dtype
         self.phase = phase
+        self.recorded = recorded  # where it comes from, which is no part of what it is
 
     @property
     def is_run(self) -> bool:
@@ -195,7 +198,9 @@ def _is_static(axes: Iterable[Symbol]) -> bool:
 # Operands are made before users, so ids are a topological order; but a table lives for one compile,
 # and ids depend on what came first: nothing that is kept on disk may hold one.
 class Terms:
-    """The table of one program's terms: same content, same term."""
+    """The table of one program's terms: same content, same term. `recorded`: of new ones."""
+
+    recorded: Recorded | None = None
 
     def __init__(self) -> None:
         self._interned: dict[Any, Term] = {}
@@ -219,7 +224,8 @@ class Terms:
         if term is None:
             if phase is None:
                 phase = max((arg.phase for arg in args), default=Phase.LITERAL)
-            term = kind(len(self._interned), op, args, attrs, axes, dtype, phase)
+            number = len(self._interned)
+            term = kind(number, op, args, attrs, axes, dtype, phase, self.recorded)
             self._interned[key] = term
         return term
 

@@ -34,18 +34,24 @@ class Line(NamedTuple):
 class Recorded(NamedTuple):
     """Where a value comes from: the line, the module that was called and the operation as it was
     called ("" where there is none). Of a gradient: those of the value that it is the gradient of.
+    `last`: of the last one of equal layers, where the first one stands for all.
     """
 
     line: Line
     module: str = ""
     call: str = ""
     is_gradient: bool = False
+    last: Recorded | None = None
 
     def __str__(self) -> str:
         of = "gradient of " if self.is_gradient and self.call else "gradient" * self.is_gradient
         place = f"in {self.module}" if self.module else ""
-        return " ".join(filter(None, (of + self.call, place, f"at {self.line}")))
+        line = f"at {self.line}" if self.line.file else ""
+        return " ".join(filter(None, (of + self.call, place, line)))
 
+
+NOWHERE = Line("", 0, "")
+"""The line of what no user's line records, as in a command."""
 
 now: ContextVar[str | Recorded] = ContextVar("luminal_lines_now", default="")
 """The module that is being called, or what is said of all that is recorded."""
@@ -63,7 +69,7 @@ def restored() -> Iterator[None]:
 
 def gradients_of(recorded: Recorded | None) -> None:
     """What is recorded from here on are gradients of a value that comes from there."""
-    now.set("" if recorded is None else Recorded(*recorded[:3], True))
+    now.set("" if recorded is None else recorded._replace(is_gradient=True))
 
 
 _OUTSIDE, _INSIDE, _CALL = range(3)
@@ -119,7 +125,10 @@ class Lines:
             if kind == _CALL:
                 call = code
             frame = frame.f_back
-        return None
+        if not module:
+            return None
+        name = "" if call is None else call.co_name.strip("_")
+        return self._told.setdefault((0, 0, id(call), module), Recorded(NOWHERE, module, name))
 
 
 def calling(name: str, kind: type) -> Token[str | Recorded]:
@@ -150,6 +159,13 @@ def recorded_here(call: str) -> Recorded | None:
         return module
     line = line_here()
     return None if line is None else Recorded(line, module, call)
+
+
+def to_last(first: Recorded | None, last: Recorded | None) -> Recorded | None:
+    """Where what stands for equal layers comes from, by those of the first and the last one."""
+    if first is None or last is None or first.last is not None:
+        return first
+    return first._replace(last=last) if first != last else first
 
 
 def told(recorded: Recorded | None) -> str:

@@ -11,7 +11,7 @@ from luminal.backends.backend import Backend
 from luminal.base import tracing
 from luminal.base.records import dataclass
 from luminal.hlir.graph import Graph
-from luminal.kernel.cost import bytes_moved, flops, label
+from luminal.kernel.cost import bytes_moved, flops, label, origins
 from luminal.kernel.custom import bytes_of
 from luminal.kernel.knobs import KnobError, Knobs
 from luminal.kernel.tile_ir import Kernel
@@ -158,7 +158,8 @@ class _Assembly:
         if self.begin is not None and placed.text not in self.numbers:
             self.begin(placed.kernel, placed.text)
         kernel = self._number(placed.kernel, placed.text, name, placed.text, step)
-        return replace(placed.launch, kernel=kernel, operands=operands)
+        come = origins(step.fused)
+        return replace(placed.launch, kernel=kernel, operands=operands, origins=come)
 
     def _custom(self, step: CustomStep) -> Launch:
         kernel = step.attrs.kernel
@@ -169,6 +170,7 @@ class _Assembly:
             self._number(placed.kernel, key, text_key(text), text, step),
             placed.operands, placed.params, placed.chunks,
             kernel.name, step.attrs.flops, bytes_of((*step.operands, *step.results)),
+            step.origins,
         )  # fmt: skip
 
     def _tuned(self, step: KernelStep, knobs: Knobs, default: PlacedStep) -> PlacedStep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from luminal.backends.backend import Backend
 from luminal.base.errors import CompileError
@@ -12,7 +13,15 @@ from luminal.compiler.rematerialization import Step
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
 from luminal.program import memory_plan
+from luminal.program.largest import largest
 from luminal.runtime.output_pool import block_bytes
+
+
+class Arena(NamedTuple):
+    """The bytes of a program's arena, and what tells its largest values."""
+
+    bytes: int
+    largest: Callable[[], str]
 
 
 def fitting(
@@ -20,7 +29,7 @@ def fitting(
     pulled: Collection[Node],
     cotangents: Collection[Node],
     limit: int,
-    arena: Callable[[Graph], int],
+    arena: Callable[[Graph], Arena],
 ) -> Graph:
     """The graph if its `arena` is within the limit, else the one with fewest flops more that is.
 
@@ -31,24 +40,24 @@ def fitting(
     # Plans come from few flops to many, and each is compiled to a memory plan: an estimate of bytes
     # would not know what else is alive at the peak.
     needed = arena(graph)
-    if needed <= limit:
+    if needed.bytes <= limit:
         return graph
     step = Step.of(graph, pulled, cotangents)
     for plan in step.plans():
         candidate = step.recomputed(plan)
         least = arena(candidate)
-        if least <= limit:
+        if least.bytes <= limit:
             return candidate
-        needed = min(needed, least)
+        needed = min(needed, least, key=lambda arena: arena.bytes)
     raise CompileError(
-        f"memory_limit: the arena needs {needed:,} bytes, with values computed again for gradients "
-        f"where that saves most; {limit:,} are allowed: allow more, make batches smaller, or mark "
-        "parts with lm.checkpoint"
+        f"memory_limit: the arena needs {needed.bytes:,} bytes, with values computed again for "
+        f"gradients where that saves most; {limit:,} are allowed: allow more, make batches "
+        f"smaller, or mark parts with lm.checkpoint. Its largest values: {needed.largest()}"
     )
 
 
-def arena_bytes(graph: Graph, backend: Backend, numerics: Numerics) -> int:
-    """The bytes of the arena of `fast`'s program, with dims as large as they may be."""
+def arena_of(graph: Graph, backend: Backend, numerics: Numerics) -> Arena:
+    """The arena of `fast`'s program, with dims as large as they may be."""
     program = lower_to_program(graph, backend, numerics)
     plan = memory_plan.plan(program, program.launches)
     sizes = []
@@ -56,4 +65,5 @@ def arena_bytes(graph: Graph, backend: Backend, numerics: Numerics) -> int:
         most = program.buffers[number].bytes.interval.hi
         assert most is not None
         sizes.append(block_bytes(most))
-    return memory_plan.place(plan, sizes).arena_bytes
+    arena = memory_plan.place(plan, sizes).arena_bytes
+    return Arena(arena, lambda: largest(program, plan, sizes))

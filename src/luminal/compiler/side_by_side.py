@@ -162,6 +162,7 @@ class _Joining:
             " | ".join(member.label for member in launches),
             _sum(member.flops for member in launches),
             _sum(member.bytes for member in launches),
+            tuple(dict.fromkeys(origin for member in launches for origin in member.origins)),
         )
 
     def kernel(self, numbers: tuple[int, ...]) -> int:

@@ -44,6 +44,7 @@ def _build(classes: Classes, chosen: dict[int, Spelling], terms: Terms) -> dict[
     # Choices are made class by class, so together they may stand on each other in a circle. Default
     # spellings never do, and taking choices back one by one always ends there.
     built: dict[int, Term] = {}
+    origins = {n: term.recorded for term, n in classes.known.items() if term.recorded}
     for root in classes.roots:
         path = [root]
         on_path = {root}
@@ -54,6 +55,7 @@ def _build(classes: Classes, chosen: dict[int, Spelling], terms: Terms) -> dict[
             if not waiting or number in built:
                 if number not in built:
                     args = [built[arg] for arg in spelling.args]
+                    terms.recorded = origins.get(number)
                     built[number] = _term(terms, classes.classes[number], spelling, args)
                 on_path.discard(path.pop())
             elif waiting[0] not in on_path:
@@ -67,6 +69,7 @@ def _build(classes: Classes, chosen: dict[int, Spelling], terms: Terms) -> dict[
                 del chosen[path[place]]
                 on_path.difference_update(path[place + 1 :])
                 del path[place + 1 :]
+    terms.recorded = None
     return built
 
 

@@ -58,6 +58,7 @@ class Assign:
 
 Sink = Output | Assign
 ByOp: TypeAlias = Mapping[str, Sequence[Node]]
+Like: TypeAlias = Node | Recorded | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class Builder:
         return next(reversed(self._interned.values()), None)
 
     def make(
-        self, name: str, args: Sequence[Value] = (), attrs: Any = None, like: Node | None = None
+        self, name: str, args: Sequence[Value] = (), attrs: Any = None, like: Like = None
     ) -> Node:
         """The node of op `name`, of the line of `like`; ShapeError, DTypeError for its operands."""
         # Operands are interned nodes that compare by identity, so the key costs the same however
@@ -168,7 +169,7 @@ class Builder:
         node = self._interned.get(key)
         if node is None:
             op = ops.OPS[name]
-            recorded = self._recorded() if like is None else like.recorded
+            recorded = like.recorded if isinstance(like, Node) else like or self._recorded()
             node = Node(op, key[1], attrs, ops.infer(op, args, attrs), recorded)
             self._interned[key] = node
         return node
@@ -290,14 +291,14 @@ class Builder:
 
 
 def copied(
-    builder: Builder, node: Node, args: Sequence[Value], attrs: Any = None
+    builder: Builder, node: Node, args: Sequence[Value], attrs: Any = None, like: Like = None
 ) -> tuple[Value, ...]:
     """The results of the same operation on other operands, with other attributes if given."""
     if isinstance(node.attrs, ViewAttrs):
         # By `view` and not by `make`: on another operand it may compose with a View or vanish, and
         # the invariant that no View reads a View must hold for copies too.
         return (builder.view(args[0], node.attrs.view),)
-    new = builder.make(node.op.name, args, attrs or node.attrs, node)
+    new = builder.make(node.op.name, args, attrs or node.attrs, like or node)
     return tuple([Value(new, k) for k in range(len(new.types))])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from luminal.algebra.sorts import MergedRuns
 from luminal.algebra.terms import Term
+from luminal.base.lines import Recorded
 from luminal.kernel.fused import Fused
 from luminal.shape.expression import Expression, Symbol, const, minimum
 
@@ -82,6 +83,14 @@ def label(fused: Fused) -> str:
     if "Contract" in names and "Mul" in names:
         names.remove("Mul")
     return ".".join(names) or "Copy"
+
+
+def origins(fused: Fused) -> tuple[Recorded, ...]:
+    """Where what the kernel computes was recorded, operands first; of a copy, what it copies."""
+    silent = ("Literal", "Index", "Leaf")
+    computed = [t for t in fused.terms if t not in fused.reads and t.op not in silent]
+    terms = computed or [root for store in fused.stores for root in store.roots]
+    return tuple(dict.fromkeys(t.recorded for t in terms if t.recorded is not None))
 
 
 def _is_contraction(fused: Fused, term: Term) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import field
 from typing import Literal, TypeGuard
 
 from luminal.base.dtypes import DType
+from luminal.base.lines import Recorded
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import CollectiveAttrs
 from luminal.hlir.sharding import sent
@@ -50,9 +52,11 @@ class KernelLaunch:
     operands: tuple[Operand, ...]  # one per buffer of the kernel
     params: tuple[Expression, ...]  # values of the kernel's parameters, in the Program's dims
     chunks: Expression
-    label: str  # what it computes, for reports: "softmax", "matmul+bias+gelu", ...
+    label: str  # the operations that it computes, for reports: "Sum.Exp.Div"
     flops: Expression = _ZERO
     bytes: Expression = _ZERO
+    origins: tuple[Recorded, ...] = field(default=(), compare=False, repr=False)
+    """Where what it computes was recorded, which is no part of the program."""
 
 
 Phase = Literal["both", "start", "wait"]

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import field
 
 from luminal.algebra.terms import Term
+from luminal.base.lines import Recorded
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import CollectiveAttrs, CustomAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.ops import Value
@@ -89,6 +90,7 @@ class CustomStep:
     attrs: CustomAttrs
     operands: tuple[Place, ...]
     results: tuple[Place, ...]
+    origins: tuple[Recorded, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

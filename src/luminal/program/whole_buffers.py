@@ -27,7 +27,8 @@ def custom(scope: Scope, term: Term) -> list[Unit]:
             frame = tuple((axis(f"i{d}", extent),) for d, extent in enumerate(shape))
             buffer = scope.memory.buffer(BufferKind.ARENA, dtype, shape)
             results.append(scope.memory.place(buffer, frame))
-    step = CustomStep(attrs.hlir, operands, tuple(results))
+    origins = () if term.recorded is None else (term.recorded,)
+    step = CustomStep(attrs.hlir, operands, tuple(results), origins)
     reads = frozenset(term.args)
     return behind(before, Unit(tuple(used.values()), reads, (step,), leaves=leaves_of(reads)))
 

@@ -9,6 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from luminal.base.dtypes import uint8
+from luminal.base.lines import to_last
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import Body, LoopAttrs, Shape
 from luminal.hlir.graph import Assign, Builder, Output, Sink, copied
@@ -309,9 +310,11 @@ class _Loop:
     def _body(self, carried: Sequence[Value]) -> list[tuple[Value, ...]]:
         """The results of each node of the body."""
         results: list[tuple[Value, ...]] = []
-        for n, refs in zip(self.layers.iterations[0], self.layers.refs, strict=True):
+        nodes, iterations = self.block.nodes, self.layers.iterations
+        for n, last, refs in zip(iterations[0], iterations[-1], self.layers.refs, strict=True):
             args = [self._operand(ref, carried, results) for ref in refs]
-            results.append(copied(self.inner, self.block.nodes[n], args))
+            both = to_last(nodes[n].recorded, nodes[last].recorded)
+            results.append(copied(self.inner, nodes[n], args, like=both))
         return results
 
     def _operand(

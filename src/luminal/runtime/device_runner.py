@@ -345,6 +345,15 @@ class BoundDevice:
         rows = self._runner.sites.report(self._values)
         return task_trace.tasks(stamped, rows, self._runner.device.driver.tick)
 
+    def _workspace(self, size: int) -> DeviceBuffer:
+        """The runner's workspace; a MemoryError says what of it is largest."""
+        try:
+            return self._runner.reserve(size)
+        except MemoryError as error:
+            placements = self._runner.placements
+            words = placements.whose(placements.at(self._values))
+            raise MemoryError(f"{error}; {words}") from None
+
     def _queue(
         self,
         inputs: Sequence[Any],
@@ -368,7 +377,7 @@ class BoundDevice:
         overwritten = [states[k] for k in table.overwritten]
         following = [spare_on(state, device) for _, state in table.following]
         turning = [spare_on(state, device) for state in runner.program.swaps]
-        workspace = runner.reserve(prepared.size)
+        workspace = self._workspace(prepared.size)
         here = [(k, array) for k, array in enumerate(inputs) if type(array) is DeviceArray]
         stay = bool(outputs) and type(outputs[0]) is DeviceArray
         key = (

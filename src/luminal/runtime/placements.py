@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from luminal.base import config
-from luminal.kernel.tile_ir import Role
 from luminal.program import memory_plan, verify
-from luminal.program.launch_list import Launch, LoopLaunch, Program
+from luminal.program.largest import largest, told
+from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
 from luminal.runtime.output_pool import block_bytes
 
-NAMED = 3  # values that an error names
 MAX_PLACEMENTS = 32  # that are remembered, the oldest go first
 
 
@@ -48,21 +47,13 @@ class Placements:
         return placement
 
     def whose(self, placement: Placement) -> str:
-        """The words of an error that say how large the arena is, its largest values, and which
-        kernels make them.
+        """The words of an error that say how large the arena is, which its largest values are and
+        where they come from, and what makes it smaller.
         """
-        makers = dict(_makers(self._program, self._program.launches))
-        pairs = zip(placement.sizes, self.plan.buffers, strict=True)
-        largest = sorted(pairs, reverse=True)[:NAMED]
-        rows = []
-        for size, number in largest:
-            buffer = self._program.buffers[number]
-            shape = ", ".join(map(str, buffer.shape))
-            maker = f" of {makers[number]!r}" if number in makers else ""
-            rows.append(f"{buffer.dtype.short}[{shape}]{maker} ({_told(size)})")
         return (
-            f"the arena of a run takes {_told(placement.arena_bytes)}, most of it {', '.join(rows)}"
-            "; smaller inputs, fewer of them at a time, or memory_limit= for a training step"
+            f"the arena of a run takes {told(placement.arena_bytes)}, most of it "
+            f"{largest(self._program, self.plan, placement.sizes)}. Make it smaller by smaller "
+            "inputs, by fewer of them at a time, or for a training step by memory_limit="
         )
 
     def _fitting(self, sizes: tuple[int, ...]) -> Placement | None:
@@ -79,18 +70,3 @@ class Placements:
         if config.get("LUMINAL_VERIFY"):
             verify.verify_placement(self._program, self._program.launches, self.plan, placement)
         return placement
-
-
-def _makers(program: Program, launches: Sequence[Launch]) -> Iterator[tuple[int, str]]:
-    """Buffers that kernels write, with what the kernels compute."""
-    for launch in launches:
-        if isinstance(launch, LoopLaunch):
-            yield from _makers(program, launch.body)
-            continue
-        for operand, role in zip(launch.operands, program.roles(launch), strict=True):
-            if role is not Role.IN:
-                yield program.table[operand.entry], launch.label
-
-
-def _told(size: int) -> str:
-    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"

@@ -5,6 +5,7 @@ goes by: the graph, the backend with what it knows of its machine, the flags tha
 the sources. A graph is written as rows, each operation with the numbers of its operands. The
 Parameters and States in it are numbered as they come, in the key with what a compiler may ask of
 them, and in the Program, which then gets those of the graph at hand: values are no part of either.
+So are the lines that kernels come from: the Program says of which operations they are.
 
 Only what the compiler makes of files as they are is kept. A process that had parts of it loaded
 before it compiled anything may have changed them, as experiments and tests do with planted faults;
@@ -19,13 +20,14 @@ import hashlib
 import io
 import pickle
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from luminal.base import config, tracing
+from luminal.base.lines import Recorded, to_last
 from luminal.hlir.attributes import Body, LoopAttrs, MarkAttrs
 from luminal.hlir.graph import Assign, Graph, topological
 from luminal.hlir.ops import Node, Value
@@ -43,9 +45,10 @@ COMPILER = "luminal.algebra"
 class Entry:
     """The place of one graph's Program."""
 
-    def __init__(self, key: str, outside: list[Assignable]) -> None:
+    def __init__(self, key: str, outside: list[Assignable], nodes: Sequence[Node]) -> None:
         self._key = key
         self._outside = outside
+        self._nodes = nodes
 
     def get(self) -> Program | None:
         """The Program, with this graph's Parameters and States, if it is there."""
@@ -53,7 +56,7 @@ class Entry:
             data = object_cache.default().get(self._key)
             if data is None:
                 return None
-            program: Program = _Reader(io.BytesIO(data), self._outside).load()
+            program: Program = _Reader(io.BytesIO(data), self._outside, self._nodes).load()
             return program
 
     def alone(self) -> AbstractContextManager[None]:
@@ -62,7 +65,7 @@ class Entry:
 
     def put(self, program: Program) -> None:
         """Keeps it; one that holds what the graph has not is left out."""
-        written = _Writer(self._outside)
+        written = _Writer(self._outside, self._nodes)
         data = written.of(program)
         # A Program that refers to a State which the graph lacks could not be given one when it is
         # read.
@@ -88,7 +91,8 @@ def entry(graph: Graph, *made_by: Any) -> Entry | None:
     text = hashlib.sha256(writer.of((written, made_by))).hexdigest()
     # Pickles of one version of Python or NumPy need not mean the same in another.
     versions = sys.version, np.__version__, package_stamp(), config.cache_key()
-    return Entry(object_cache.key("program", text, *versions), writer.outside)
+    lines = str(config.get("LUMINAL_LINES"))  # without them the Program tells of none
+    return Entry(object_cache.key("program", text, lines, *versions), writer.outside, rows.nodes)
 
 
 @functools.cache
@@ -103,6 +107,11 @@ class _GraphRows:
     def __init__(self) -> None:
         self._numbers: dict[Node, int] = {}
         self.ops: set[str] = set()  # those of bodies too
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All operations by number, those of bodies too."""
+        return [*self._numbers]
 
     def graph(self, graph: Graph) -> tuple[Any, ...]:
         rows = [*self._rows(graph.roots)]
@@ -137,16 +146,19 @@ class _GraphRows:
 
 
 class _Writer:
-    """Pickles of values that refer to Parameters and States by number."""
+    """Pickles of values that refer to Parameters and States by number, to lines by operation."""
 
-    def __init__(self, outside: list[Assignable]) -> None:
+    def __init__(self, outside: list[Assignable], nodes: Sequence[Node] = ()) -> None:
         self.outside = [*outside]
         self._numbers = {owner: number for number, owner in enumerate(self.outside)}
         # The graph's own Parameters and States stand as numbers: a pickle of them would hold their
         # values.
         # A table, not `persistent_id`: that one is called for every value there is.
         references = dict.fromkeys(_kinds(Parameter, State), self._reference)
-        self._table = copyreg.dispatch_table | references
+        self._table = copyreg.dispatch_table | references | {Recorded: self._origin}
+        self._lines: dict[Recorded | None, int] = {}
+        for number, node in enumerate(nodes):
+            self._lines.setdefault(node.recorded, number)
 
     def of(self, value: Any) -> bytes:
         file = io.BytesIO()
@@ -161,6 +173,10 @@ class _Writer:
             self.outside.append(value)
         return outside, (number, type(value).__name__, value.shape, value.dtype.name)
 
+    def _origin(self, value: Recorded) -> tuple[Any, ...]:
+        both = value._replace(last=None), value.last
+        return origin, tuple(self._lines.get(one, -1) for one in both)
+
 
 def _kinds(*kinds: type) -> Iterator[type]:
     """The classes and all that are derived from them."""
@@ -174,16 +190,28 @@ def outside(number: int, *known: Any) -> Assignable:
     raise pickle.UnpicklingError(f"value {number} outside of the graph: only a graph has it")
 
 
+def origin(first: int, last: int, /) -> Recorded | None:
+    """Stands in a pickle for where operations come from; the reader has those of its graph."""
+    raise pickle.UnpicklingError(f"operation {first} of a graph: only the graph has its line")
+
+
 class _Reader(pickle.Unpickler):
     """Reads what a Writer wrote."""
 
-    def __init__(self, file: io.BytesIO, owners: list[Assignable]) -> None:
+    def __init__(self, file: io.BytesIO, owners: list[Assignable], nodes: Sequence[Node]) -> None:
         super().__init__(file)
         self._found = owners
+        self._nodes = nodes
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (__name__, outside.__name__):
             return lambda number, *known: self._found[number]
+        if (module, name) == (__name__, origin.__name__):
+            return self._origin
         # Entries are trusted as code is: they lie in folders that only the user can write to, and
         # their hash covers the key.
         return super().find_class(module, name)
+
+    def _origin(self, first: int, last: int) -> Recorded | None:
+        one, other = (self._nodes[k].recorded if k >= 0 else None for k in (first, last))
+        return one if last < 0 else to_last(one, other)

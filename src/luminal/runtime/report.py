@@ -29,6 +29,13 @@ class KernelRow:
     flops: int  # of all trips
     bytes: int  # read and written, of all trips; of a collective, sent to other ranks
     seconds: float | None = None  # of all trips, where a profile was made
+    origin: str = ""
+    """Where what it computes was recorded: modules, operations and lines of the user."""
+
+    @property
+    def name(self) -> str:
+        """The words for the launch: where it comes from, or its operations where nobody knows."""
+        return self.origin or self.label or f"k{self.kernel}"
 
     @property
     def is_collective(self) -> bool:
@@ -70,6 +77,7 @@ class TaskTime(NamedTuple):
     came: float
     began: float
     ended: float
+    origin: str = ""
 
 
 class Rejected(NamedTuple):
@@ -255,7 +263,7 @@ class Report:
                 "the launches, timed one by one, add up to more than a run takes: their shares "
                 "may be used, their times may not; profile again on a quieter machine"
             )
-        names = [row.label for row in self.kernels if row.is_impossible(self.peaks)]
+        names = [row.name for row in self.kernels if row.is_impossible(self.peaks)]
         if names:
             sentences.append(
                 f"{', '.join(dict.fromkeys(names))}: less time than the counted work can take on "

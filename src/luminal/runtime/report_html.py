@@ -198,16 +198,18 @@ def _note(row: KernelRow, peaks: Peaks) -> str:
     percent, bound = row.roofline(peaks) or 0.0, row.limit(peaks)[0]
     return (
         f"{row.kernel} {row.label}: {duration(row.seconds or 0)}, {percent:.0%} of the {bound} roof"
+        + (f"; of {row.origin}" if row.origin else "")
     )
 
 
 def _launches(report: Report) -> str:
-    names = ["kernel", "label", "trips", "chunks", "flops", "bytes", "time", "share", "roofline"]
+    names = ["kernel", "label", "of", "trips", "chunks", "flops", "bytes"]
     rows = [_launch(report, row) for row in report.kernels]
-    parts = [_table([*names, "bound"], rows, "sortable")]
+    parts = [_table([*names, "time", "share", "roofline", "bound"], rows, "sortable")]
     if report.prologue:
         parts.append(tag("p", "Once per change of a weight:", class_="faint"))
-        parts.append(_table(names[:6], [_launch(report, row)[:6] for row in report.prologue]))
+        early = [_launch(report, row)[: len(names)] for row in report.prologue]
+        parts.append(_table(names, early))
     return _section("Launches", *parts)
 
 
@@ -217,6 +219,7 @@ def _launch(report: Report, row: KernelRow) -> list[Cell]:
     return [
         (str(row.kernel), row.kernel),
         (row.label, None),
+        (row.origin, None),
         *numbers,
         ("" if row.seconds is None else duration(row.seconds), row.seconds or 0.0),
         ("" if share is None else f"{share:.1%}", share or 0.0),

@@ -24,12 +24,13 @@ def text(report: Report) -> str:
     lines = [head + (f" at {dims}" if dims else ""), *_speed(report)]
     times: tuple[str, ...] = ("us", "share") if report.seconds is not None else ()
     times += ("roofline", "bound") if report.peaks is not None else ()
-    rows = [("kernel", "label", "trips", "chunks", "flops", "bytes", *times)]
-    rows += [_cells(report, row) for row in report.kernels]
+    rows = [("kernel", "label", "trips", "chunks", "flops", "bytes", *times, "of")]
+    rows += [(*_cells(report, row), row.origin) for row in report.kernels]
     if report.prologue:
         rows += [("", "-- prologue", *[""] * (len(rows[0]) - 2))]
-        rows += [_cells(report, row) for row in report.prologue]
-    lines += table_lines(rows)
+        rows += [(*_cells(report, row), row.origin) for row in report.prologue]
+    is_told = any(row.origin for row in (*report.kernels, *report.prologue))
+    lines += table_lines(rows if is_told else [row[:-1] for row in rows])
     if report.predicted:
         lines.append(predicted(report))
     if report.tasks:

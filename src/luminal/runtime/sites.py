@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from luminal.base.origins import described
 from luminal.base.records import dataclass
 from luminal.program.launch_list import CollectiveLaunch, KernelLaunch, Launch, LoopLaunch
 from luminal.program.quantities import Quantities
@@ -30,6 +31,7 @@ class _Site:
 
     label: str
     kernel: int
+    origin: str
     trips: int
     chunks: int
     flops: int  # of all trips, as bytes
@@ -53,7 +55,8 @@ class Sites:
     def named(self, site: int) -> str:
         """The words for a launch in an error."""
         row = self._sites[site]
-        return f"launch {site + 1} of {len(self)}, {row.label!r} (kernel {row.kernel})"
+        origin = f", of {row.origin}" if row.origin else ""
+        return f"launch {site + 1} of {len(self)}, {row.label!r} (kernel {row.kernel}){origin}"
 
     def work(self, values: Sequence[int]) -> Work:
         """The work of every site where the quantities have these values."""
@@ -72,16 +75,17 @@ class Sites:
                 values[site.chunks],
                 values[site.flops],
                 values[site.bytes],
+                origin=site.origin,
             )
             for site in self._sites
         )
 
 
-def _described(launch: KernelLaunch | CollectiveLaunch) -> tuple[str, int]:
-    """The label of a launch, and its kernel."""
+def _described(launch: KernelLaunch | CollectiveLaunch) -> tuple[str, int, str]:
+    """The label of a launch, its kernel, and where what it computes comes from."""
     if isinstance(launch, CollectiveLaunch):
-        return launch.title, COLLECTIVE
-    return launch.label, launch.kernel
+        return launch.title, COLLECTIVE, ""
+    return launch.label, launch.kernel, described(launch.origins)
 
 
 def _work(

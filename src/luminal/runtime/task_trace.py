@@ -32,7 +32,8 @@ def tasks(calls: Sequence[Stamped], rows: Sequence[KernelRow], tick: float) -> t
             row = rows[site]
             for group, (unit, moments) in enumerate(zip(units, times, strict=True)):
                 said = number, row.label, row.kernel, group, int(unit)
-                timed.append(TaskTime(*said, *map(float, moments)))
+                task = TaskTime(*said, *map(float, moments))
+                timed.append(task._replace(origin=row.origin))
             number += 1
     return tuple(timed)
 
@@ -68,7 +69,7 @@ def events(rows: Iterable[TaskTime]) -> str:
         units.setdefault(row.group, row.unit)
         told += [
             _bar(row, "wait", row.came, row.began),
-            _bar(row, row.label or f"k{row.kernel}", row.began, row.ended),
+            _bar(row, row.origin or row.label or f"k{row.kernel}", row.began, row.ended),
         ]
     told += [
         {"ph": "M", "name": "thread_name", "pid": RUN, "tid": group,

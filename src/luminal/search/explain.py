@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from luminal.backends.backend import Backend
 from luminal.base.numerics import Numerics
+from luminal.base.origins import described
 from luminal.hlir.graph import Graph
 from luminal.program.launch_list import CollectiveLaunch, Program, walk
 from luminal.runtime.binding import Signature
@@ -71,8 +72,10 @@ def _bounds(program: Program, dims: Mapping[str, int], backend: Backend) -> Iter
         params = dict(zip((p.name for p in kernel.params), values, strict=True))
         said = backend.explained(kernel, params, float(launch.bytes.evaluate(dims)))
         is_known |= bool(said)
+        origin = described(launch.origins)
+        of = f" of {origin}" if origin else ""
         for number, line in enumerate(said):
-            yield f"    {line}" if number else f"k{launch.kernel} {launch.label}: {line}"
+            yield f"    {line}" if number else f"k{launch.kernel} {launch.label}{of}: {line}"
     if is_known:
         seconds = model.cost(program).seconds
         per_launch = backend.costs.launch

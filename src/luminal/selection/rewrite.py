@@ -33,10 +33,12 @@ class Respelled:
         new: dict[Term, Term] = {}
         shapes: dict[Term, Frame] = {}
         for term in self.order():
+            lowered.terms.recorded = term.recorded
             now = lowered.terms.with_args(term, tuple(new[arg] for arg in term.args))
             new[term] = replace(term, now)
             if term in lowered.shapes:
                 shapes[new[term]] = lowered.shapes[term]
+        lowered.terms.recorded = None
         roots = tuple(Root(root.sink, new[root.term], root.frame) for root in lowered.roots)
         same = {old: new[now] for old, now in self.same.items() if now in new}
         kept = frozenset(new[term] for term in lowered.kept)

@@ -343,9 +343,9 @@ class _Plan:
         # Each candidate is compiled as far as its memory plan: nothing less knows what fusion
         # leaves stored. On a mesh the plans are those of the whole graph, which all ranks have, and
         # a rank's part of each counts: so all ranks take the same one.
-        def arena(candidate: hlir.Graph) -> int:
+        def arena(candidate: hlir.Graph) -> memory_limit.Arena:
             local = candidate if placed is None else placed.anew(candidate).graph
-            return memory_limit.arena_bytes(narrowed_to(local, narrow), backend, self.numerics)
+            return memory_limit.arena_of(narrowed_to(local, narrow), backend, self.numerics)
 
         whole = frozen if placed is None else placed.recorded
         with tracing.span("memory limit"):

@@ -52,7 +52,7 @@ SEARCH = SearchSummary(
 
 def made(search: SearchSummary | None = SEARCH) -> Report:
     kernels = (
-        KernelRow("Contract", 0, 1, 4, 2_000_000, 800),
+        KernelRow("Contract", 0, 1, 4, 2_000_000, 800, origin="<i>: up (a&.py:3)"),
         KernelRow("Sum<b>&", 1, 10, 1, 5_000, 5_000),
         KernelRow("Copy", 2, 1, 1, 0, 40_000),
         KernelRow("Empty", 3, 0, 0, 0, 0),
@@ -75,7 +75,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.met.append((tag, dict(attrs)))
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -161,7 +161,7 @@ def test_json_has_stable_keys() -> None:
     ]  # fmt: skip
     assert set(facts["kernels"][0]) == {
         "label", "kernel", "trips", "chunks", "flops", "bytes", "seconds", "share", "bound",
-        "roofline",
+        "roofline", "origin",
     }  # fmt: skip
     assert facts["kernels"][1]["bound"] == "cache"
     assert facts["kernels"][2]["seconds"] == 8e-6
@@ -182,7 +182,9 @@ def test_the_page_is_well_formed_and_loads_nothing(tmp_path: Path) -> None:
     assert "http" not in text
     assert all(not {"src", "href"} & attrs.keys() for _, attrs in page.met)
     assert {"Sum<b>&", "does <not> & will not compile", '"k3"'} <= set(page.words)
+    assert "<i>: up (a&.py:3)" in "".join(page.words)
     assert not page.all("b")
+    assert not page.all("i")
 
 
 def test_the_drawings_hold_the_numbers() -> None:

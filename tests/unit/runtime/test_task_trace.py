@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def test_words_become_rows() -> None:
         (0, "norm", 4, 0, 5), (0, "norm", 4, 1, 6), (1, "", 7, 0, 5), (1, "", 7, 1, 6),
         (2, "", 7, 0, 6), (2, "", 7, 1, 5),
     ]  # fmt: skip
-    assert np.allclose(tasks[2][-3:], [410e-9, 510e-9, 1000e-9])
+    assert np.allclose(tasks[2][5:8], [410e-9, 510e-9, 1000e-9])
     assert task_trace.tasks([], ROWS, 1.0) == ()
 
 
@@ -40,6 +41,14 @@ def test_a_line_says_how_much_of_the_time_is_work() -> None:
     report = Report({}, ROWS, tasks=tasks)
     assert line in str(report).splitlines()
     assert json.loads(report.to_json())["tasks"][0]["label"] == "norm"
+
+
+def test_bars_are_named_by_where_tasks_come_from() -> None:
+    rows = (replace(ROWS[0], origin="layers.*: norm (model.py:4)"), ROWS[1])
+    tasks = task_trace.tasks(CALLS, rows, tick=1e-8)
+    events = json.loads(Report({}, rows, tasks=tasks).trace())["traceEvents"]
+    bars = {event["name"] for event in events if event["ph"] == "X"}
+    assert bars == {"wait", "layers.*: norm (model.py:4)", "k7"}
 
 
 def test_perfetto_gets_a_bar_for_each_task_and_each_wait(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from luminal.backends.reference.interpreter import Trace, evaluate
 from luminal.backends.reference.together import Together
+from luminal.base.origins import described
 from luminal.base.records import dataclass
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
@@ -94,7 +95,10 @@ class BoundReference:
 
     def report(self) -> Report:
         """A report with one row a node; the work is not estimated."""
-        rows = (KernelRow(node.op.name, k, 1, 1, 0, 0) for k, node in enumerate(self._nodes()))
+        rows = []
+        for k, node in enumerate(self._nodes()):
+            origin = "" if node.recorded is None else described([node.recorded])
+            rows.append(KernelRow(node.op.name, k, 1, 1, 0, 0, origin=origin))
         return Report(self.dims, tuple(rows))
 
     def _nodes(self) -> list[Node]:

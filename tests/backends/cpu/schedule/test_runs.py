@@ -269,6 +269,6 @@ def test_an_arena_beyond_memory_says_whose_it_is() -> None:
     pairs = x[:, None] * x[None]
     (pairs.sort(0)[0].sum((0, 2)) + pairs.cumsum(1).amax((0, 2))).output("y")
     exe = lm.compile(cx)
-    wanted = r"; the arena of a run takes [\d,.]+ GiB, most of it i64\[s, s, 8\] of '.+' \("
+    wanted = r"; the arena of a run takes [\d,.]+ TiB, most of it i64\[s, s, 8\] of '.+' in "
     with pytest.raises(MemoryError, match=wanted):
         exe({"x": np.ones((2**19, 8), np.float32)})

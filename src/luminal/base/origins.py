@@ -1,0 +1,84 @@
+"""What kernels and buffers are called in reports: the modules, operations and lines of a user that
+they come from, in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from luminal.base.lines import Recorded
+
+WORDS = 8  # operations of a module that are listed
+MODULES = 8  # modules that are listed
+LINES = 6  # lines of a file that are listed
+
+
+class _Place(NamedTuple):
+    """The path of a module, and whether it is gradients of it that are computed."""
+
+    path: str
+    is_gradient: bool
+
+
+def described(origins: Iterable[Recorded | None]) -> str:
+    """What was fused, by where it was recorded: `layers.*.mlp: up, silu, mul (model.py:41, 42)`.
+
+    A layer of this package is a word of the module around it, as an operation is. A part of a path
+    in which the first and the last of rolled layers differ is a star. "" for no origins.
+    """
+    places: dict[_Place, dict[str, None]] = {}
+    lines: dict[str, dict[str, None]] = {}
+    outermost = ""
+    for origin in filter(None, origins):
+        path, kind = _split(origin)
+        outermost = outermost or (kind if not path else "")
+        word = origin.call
+        if path and not word:
+            path, _, word = path.rpartition(".")
+            word = word if word.isidentifier() else f"{word} ({kind})"
+        words = places.setdefault(_Place(path, origin.is_gradient), {})
+        words |= {word: None} if word else {}
+        if origin.line.file:
+            file, number = str(origin.line).rsplit(":", 1)
+            lines.setdefault(file, {})[number] = None
+    parts = [_part(place, [*words], outermost) for place, words in places.items()]
+    said = "; ".join(filter(None, _listed(parts, MODULES)))
+    where = [f"{file}:{', '.join(_listed([*numbers], LINES))}" for file, numbers in lines.items()]
+    return " ".join(
+        filter(None, (said, f"({', '.join(_listed(where, MODULES))})" if where else ""))
+    )
+
+
+def _split(origin: Recorded) -> tuple[str, str]:
+    """The path of the module and its class."""
+    path, kind = _parsed(origin.module)
+    if origin.last is not None:
+        path = _starred(path, _parsed(origin.last.module)[0])
+    return path, kind
+
+
+def _parsed(module: str) -> tuple[str, str]:
+    """The path and the class of what `lines.now` says: `layers.0 (Block)`, or `Net`."""
+    path, _, kind = module.rpartition(" (")
+    return (path, kind.removesuffix(")")) if path else ("", module)
+
+
+def _starred(first: str, last: str) -> str:
+    mine, theirs = first.split("."), last.split(".")
+    if len(mine) != len(theirs):
+        return f"{first} to {last}"
+    return ".".join(a if a == b else "*" for a, b in zip(mine, theirs, strict=True))
+
+
+def _part(place: _Place, words: Sequence[str], outermost: str) -> str:
+    """The words for one module: its path, and what was called in it."""
+    said = ": ".join(filter(None, (place.path or outermost, ", ".join(_listed(words, WORDS)))))
+    return f"gradient of {said}" if place.is_gradient and said else said
+
+
+def _listed(words: Sequence[str], most: int) -> list[str]:
+    """The words, or the first of them and how many more there are."""
+    if len(words) <= most:
+        return [*words]
+    return [*words[: most - 1], f"{len(words) - most + 1} more"]
