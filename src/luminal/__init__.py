@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from luminal import array_api, distributed
     from luminal.array_api import bitwise_invert, cumulative_prod, cumulative_sum
     from luminal.distribute.mesh import Mesh
+    from luminal.exported import load_exported
     from luminal.loaders.write_gguf import save_gguf
     from luminal.nn.quantization import quantize
     from luminal.session.parallel import shard
@@ -184,6 +185,7 @@ __all__ = [
     "save",
     "save_gguf",
     "load",
+    "load_exported",
     # the default graph
     "default_graph",
     "recording",
@@ -279,6 +281,7 @@ _LATE = {
     "cumulative_prod": "luminal.array_api:cumulative_prod",
     "cumulative_sum": "luminal.array_api:cumulative_sum",
     "distributed": "luminal.distributed",
+    "load_exported": "luminal.exported:load_exported",
     "luminal_backend": "luminal.torch_backend:luminal_backend",  # for `torch.compile`
     "models": "luminal.models",
     "nn": "luminal.nn",

@@ -24,6 +24,11 @@ class Quantities:
         self._function = None if number == len(self._numbers) - 1 else self._function
         return number
 
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """The Expressions, by number."""
+        return tuple(self._numbers)
+
     def evaluate(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """Every value, by number."""
         # One generated function of all quantities: a call binds dims anew, and walking every

@@ -61,6 +61,7 @@ class Signature:
         # A set has another order in each process, and the order here decides how dims are numbered.
         symbols = sorted(used_dims(graph), key=lambda symbol: symbol.name)
         self.intervals = {s.name: _interval(s) for s in symbols} | dict(intervals or {})
+        self._symbols = symbols
         self.needed = tuple(symbol.name for symbol in symbols)
         self.declared = frozenset(dim.name for dim in graph.dims) | frozenset(self.needed)
         coordinates = coordinates or {}
@@ -128,6 +129,25 @@ class Signature:
             if name in self.intervals:
                 self._check_interval(name, value)
         return self.fitted({name: self.intervals[name][1] for name in self.needed} | fixed, fixed)
+
+    def limits(self, ends: Mapping[Any, Any]) -> dict[Symbol, Interval]:
+        """The least and greatest value of every dim, narrowed to `ends`: the greatest, or both.
+
+        Raises DimError for a dim that is unknown, and for ends outside of its interval.
+        """
+        names = {key.name if isinstance(key, Symbol) else key: key for key in ends}
+        self._given(dict.fromkeys(names, 0))
+        limits = {}
+        for symbol in self._symbols:
+            lo, hi = self.intervals[symbol.name]
+            wanted = ends[names[symbol.name]] if symbol.name in names else (lo, hi)
+            least, most = wanted if isinstance(wanted, tuple | list) else (lo, wanted)
+            for end in (least, most):
+                self._check_interval(symbol.name, end)
+            if least > most:
+                raise DimError(f"{symbol.name}: {least}..{most} is empty; give least <= greatest")
+            limits[symbol] = int(least), int(most)
+        return limits
 
     def fitted(self, dims: Dims, fixed: Iterable[str]) -> Dims:
         """The dims, those that are not fixed halved until the requirements hold."""

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from luminal.hlir.graph import Graph
 from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.ops import Value
 from luminal.hlir.sharding import dims_at
+from luminal.loaders.write_atomic import replacing
 from luminal.memory.arrays import Buffer, HostBuffer
 from luminal.memory.state import Parameter, State
 from luminal.runtime import pauses
@@ -32,6 +34,7 @@ from luminal.runtime.binding import Interval, Signature
 from luminal.runtime.device import Device
 from luminal.runtime.device_array import DeviceArray
 from luminal.runtime.dim_sources import Shapes
+from luminal.runtime.interface import Argument, Exporting, Interface
 from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import Held, assignable
 from luminal.runtime.outputs import Outputs
@@ -459,6 +462,40 @@ class Executable:
                 "text: this executable was not made by lm.compile; compile its graph"
             )
         return self._stage(stage)
+
+    def export(self, path: str | Path, dims: Mapping[str, int | Interval] | None = None) -> Path:
+        """Writes the program as one file that runs without Luminal, from Python and from C: native
+        code for this CPU (or LUMINAL_TARGET's), and weights and States as they are now.
+
+        `dims`: the greatest value, or the least and the greatest, of dims: memory is laid out for
+        them, and runs beyond them are refused. `lm.load_exported(path)` runs it, and
+        `include/luminal.h` of the package says how C does. An existing file is replaced once the
+        new one is whole. Raises CompileError for programs of other backends, of several ranks, with
+        Python in them, or with dims without an end; InputError for a path that cannot be written.
+        """
+        runner = self._variants[0].runner
+        if not isinstance(runner, Exporting) or self._mesh.engines:
+            where = "several ranks" if self._mesh.engines else "this backend"
+            raise CompileError(
+                f"export: writes programs of one process on the CPU, and this one is for {where}; "
+                "compile the graph with backend='cpu'"
+            )
+        with self._lock:
+            self._leaves.check_weights([])
+            interface = self._interface(dict(dims or {}))
+            variants = [(variant.intervals, variant.runner) for variant in self._variants]
+            with replacing(path) as file:
+                runner.export(cast(BinaryIO, file), interface, variants)
+        return Path(path)
+
+    def _interface(self, ends: dict[str, Any]) -> Interface:
+        """What a run takes and gives, with dims within `ends`."""
+        limits = self._signature.limits(ends)
+        arguments = [Argument(spec.name, spec.dtype, spec.shape) for spec in self._inputs]
+        outputs = [Argument(s.name, s.value.dtype, s.value.shape) for s in self._outputs.sinks]
+        required = {r: f"requirement {r} does not hold" for r in self._signature.requirements}
+        words = "; ".join(filter(None, (self.interface, self._title)))
+        return Interface(words, limits, (*arguments,), (*outputs,), required, self._checks)
 
     # --- values for good
 

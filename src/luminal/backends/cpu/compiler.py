@@ -36,15 +36,20 @@ def build(ir_text: str, target: LlvmTarget, symbols: tuple[str, ...] = (KERNEL,)
     with _lock:
         code = _loaded.get(name)
         if code is None:
-            objects = object_cache.default()
-            object_bytes = objects.get(key)
-            if object_bytes is None:
-                from luminal.backends.cpu import machine_code
-
-                object_bytes = machine_code.compile_object(ir_text, target)
-                objects.put(key, object_bytes)
-            code = _loaded[name] = load(object_bytes, symbols)
+            code = _loaded[name] = load(object_code(ir_text, target), symbols)
         return code
+
+
+def object_code(ir_text: str, target: LlvmTarget) -> bytes:
+    """The object code of IR, from the object cache or compiled into it. Raises as `build` does."""
+    objects, key = object_cache.default(), cache_key(ir_text, target)
+    object_bytes = objects.get(key)
+    if object_bytes is None:
+        from luminal.backends.cpu import machine_code
+
+        object_bytes = machine_code.compile_object(ir_text, target)
+        objects.put(key, object_bytes)
+    return object_bytes
 
 
 def cache_key(text: str, target: LlvmTarget, *sources: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from luminal.program import verify
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
+from luminal.runtime.interface import Interface, Intervals
 from luminal.runtime.on_ranks import Ranks, text_of
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
@@ -106,6 +107,18 @@ class CpuRunner:
     def stand_alone(self) -> None:
         """Lets runs copy operands where ranks would do something together: to be timed."""
         self.ranks.is_alone = True
+
+    def export(
+        self, file: BinaryIO, interface: Interface, variants: Sequence[tuple[Intervals, Any]]
+    ) -> None:
+        """Writes programs of one graph, this one among them, as a library."""
+        from luminal.backends.cpu.export import write_library
+
+        write_library(file, interface, variants)
+
+    def worth(self, awake: bool) -> float:
+        """The seconds that a team must save to be used: of workers `awake`, or of any."""
+        return AWAKE_GAIN if awake else TEAM_GAIN
 
     def peaks(self) -> Peaks:
         """What this machine's threads reach together."""

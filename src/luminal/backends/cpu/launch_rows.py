@@ -97,6 +97,23 @@ class LaunchRows:
         """Writes the values of all quantities where the rows ask for them."""
         rows.words[self._positions] = np.array(values, np.int64)[self._numbers]
 
+    @property
+    def template(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The words of all rows before `fill`, which of them it writes, and with which quantities.
+        A launch has the position of its parameters where a copy has their address.
+        """
+        return self._words, self._positions, self._numbers
+
+    @property
+    def params(self) -> int:
+        """The words of parameters, which come last."""
+        return len(self._params)
+
+    @property
+    def scratch(self) -> tuple[int, ...]:
+        """The quantities of which the largest is the bytes of scratch that a thread needs."""
+        return tuple(sorted(self._scratch))
+
     def scratch_stride(self, values: Sequence[int]) -> int:
         """Bytes of scratch for each thread."""
         most = max([values[number] for number in self._scratch], default=0)

@@ -58,11 +58,23 @@ def link(object_bytes: bytes, symbols: tuple[str, ...], foreign: Mapping[str, in
     What it does not define has the address that `foreign` gives, or is looked for in the process.
     Raises CompileError where something is missing, or is of a kind that is not loaded here.
     """
-    image = _Image(object_bytes)
-    start = systems.mapped(image.size, image.constants)
-    code = LoadedCode(start, image.size, {name: start + image.place_of(name) for name in symbols})
-    systems.fill(start, image.filled(start, foreign), image.constants, image.variables)
+    image = Image(object_bytes)
+    constants = aligned(image.put_code(0), PAGE)
+    variables = aligned(image.put_constants(constants), PAGE)
+    size = aligned(image.put_variables(variables), PAGE)
+    start = systems.mapped(size, constants)
+    code = LoadedCode(start, size, {name: start + image.place_of(name) for name in symbols})
+    data = bytearray(size)
+    image.fill(data)
+    for word in image.words():
+        target = start + word.place if word.place is not None else _outside(word.name, foreign)
+        address(data, word.at, target + word.addend)
+    systems.fill(start, data, constants, variables)
     return code
+
+
+def _outside(name: str, foreign: Mapping[str, int]) -> int:
+    return foreign[name] if name in foreign else systems.address_of(name)
 
 
 class _Section(NamedTuple):
@@ -100,11 +112,25 @@ class _Reference(NamedTuple):
     addend: int
 
 
+class Word(NamedTuple):
+    """Eight bytes of an image, `at` a place of it, that hold an address: of the image's `place`, or
+    where that is None of the symbol `name`, which the object does not define; and `addend`.
+    """
+
+    at: int
+    name: str
+    place: int | None
+    addend: int
+
+
 # Nothing here is general: code that LLVM makes of our modules has few kinds of relocations.
 # Anything else is refused, so an object that was damaged or made otherwise cannot be half linked.
-class _Image:
-    """An object file as it is to lie in memory: code and jumps, `constants` and slots, `variables`,
-    each from a page's start on.
+class Image:
+    """An object file as it is to lie in memory, perhaps among others.
+
+    `put_code`, `put_constants` and `put_variables` each get where there is room and say where it
+    ends; then `fill` writes all that does not depend on where the whole lies, and `words` tells
+    which addresses are left.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -113,7 +139,7 @@ class _Image:
         if not header[0].startswith(_MAGIC) or machine is None:
             names = " or ".join(machine.name for machine in MACHINES.values())
             raise CompileError(f"linking: these bytes are no object file of {names}")
-        self._machine = machine
+        self.machine = machine
         self._data = data
         start, size, count = header[6], header[11], header[12]
         rows = _SECTION.iter_unpack(data[start : start + size * count])
@@ -121,35 +147,72 @@ class _Image:
         self._names = self._sections[header[13]].offset
         self._symbols = [*self._read_symbols()]
         self._references = [*self._read_references()]
-        self._lay_out()
+        # What is outside, or asked for by its slot: symbols by number, each once.
+        self._apart = list(
+            dict.fromkeys(
+                reference.symbol
+                for reference in self._references
+                if self._row(reference.kind, reference.symbol).leads is Leads.SLOT
+                or self._symbols[reference.symbol].section == 0
+            )
+        )
+        self._places: dict[int, int] = {}  # of sections by number
+        self._jumps: dict[int, int] = {}  # of symbols by number
+        self._slots: dict[int, int] = {}
+
+    # Code, constants and variables on pages of their own, since a page has one protection: no page
+    # is ever writable and executable.
+    def put_code(self, end: int) -> int:
+        """Places code, and jumps to what is outside."""
+        jumps = aligned(self._put(_EXECUTE, end), ENTRY)
+        self._jumps = {symbol: jumps + n * ENTRY for n, symbol in enumerate(self._apart)}
+        return jumps + len(self._apart) * ENTRY
+
+    def put_constants(self, end: int) -> int:
+        """Places constants, and slots for addresses."""
+        slots = aligned(self._put(0, end), ENTRY)
+        self._slots = {symbol: slots + n * ENTRY for n, symbol in enumerate(self._apart)}
+        return slots + len(self._apart) * ENTRY
+
+    def put_variables(self, end: int) -> int:
+        """Places what is written while the code runs."""
+        return self._put(_WRITE, end)
 
     def place_of(self, name: str) -> int:
-        """The position of a symbol that the object defines, in bytes from the image's start."""
-        for symbol in self._symbols:
-            if symbol.name == name and symbol.section in self._places:
-                return self._places[symbol.section] + symbol.value
+        """The place of a symbol that the object defines."""
+        for number, symbol in enumerate(self._symbols):
+            if symbol.name == name and (place := self._place(number)) is not None:
+                return place
         raise CompileError(f"linking: the object defines no {name}")
 
-    def filled(self, start: int, foreign: Mapping[str, int]) -> bytearray:
-        """The bytes that lie at the address `start`."""
-        image = bytearray(self.size)
+    def fill(self, image: bytearray) -> None:
+        """Writes code and data at their places, and the distances between them."""
         for number, place in self._places.items():
             section = self._sections[number]
             if section.kind != _ZEROS:
                 image[place : place + section.size] = self._bytes(section)
-        for symbol, (slot, jump) in self._apart.items():
-            address(image, slot, self._address(symbol, start, foreign))
-            self._machine.jump(image, jump, slot)
+        for symbol, jump in self._jumps.items():
+            self.machine.jump(image, jump, self._slots[symbol])
         for section_number, offset, kind, symbol, addend in self._references:
-            # Distances do not depend on where the image lies, so only absolute addresses ask for
-            # `start`.
-            place = self._places[section_number] + offset
             row = self._row(kind, symbol)
-            if row.leads is Leads.ADDRESS:
-                row.fill(image, place, self._address(symbol, start, foreign) + addend)
-            else:
-                row.fill(image, place, self._target(symbol, kind, row.leads) + addend)
-        return image
+            if row.leads is not Leads.ADDRESS:
+                target = self._target(symbol, kind, row.leads) + addend
+                row.fill(image, self._places[section_number] + offset, target)
+
+    def words(self) -> Iterator[Word]:
+        """The addresses that stand in it."""
+        for symbol, slot in self._slots.items():
+            yield self._word(slot, symbol, 0)
+        for section, offset, kind, symbol, addend in self._references:
+            if self._row(kind, symbol).leads is Leads.ADDRESS:
+                yield self._word(self._places[section] + offset, symbol, addend)
+
+    def _word(self, at: int, number: int, addend: int) -> Word:
+        name, section, _ = self._symbols[number]
+        place = self._place(number)
+        if place is None and section != 0:
+            raise CompileError(f"linking: {name} is in section {section}, which is not loaded")
+        return Word(at, name, place, addend)
 
     # --- reading
 
@@ -177,56 +240,34 @@ class _Image:
 
     # --- places
 
-    def _lay_out(self) -> None:
-        # Code, constants and variables on pages of their own, since a page has one protection: no
-        # page is ever writable and executable.
-        apart = dict.fromkeys(
-            reference.symbol
-            for reference in self._references
-            if self._row(reference.kind, reference.symbol).leads is Leads.SLOT
-            or self._symbols[reference.symbol].section == 0
-        )
-        self._places: dict[int, int] = {}  # of sections by number
-        jumps = _aligned(self._put(_EXECUTE, 0), ENTRY)
-        self.constants = _aligned(jumps + len(apart) * ENTRY, PAGE)
-        slots = _aligned(self._put(0, self.constants), ENTRY)
-        self.variables = _aligned(slots + len(apart) * ENTRY, PAGE)
-        self.size = _aligned(self._put(_WRITE, self.variables), PAGE)
-        self._apart = {  # of symbols by number: slot and jump
-            reference: (slots + n * ENTRY, jumps + n * ENTRY) for n, reference in enumerate(apart)
-        }
-
     def _put(self, access: int, end: int) -> int:
         """Places the sections that may be run, written or neither, from `end` on; their end."""
         for number, section in enumerate(self._sections):
             if self._is_loaded(section) and section.access == access:
-                self._places[number] = _aligned(end, section.alignment)
+                self._places[number] = aligned(end, section.alignment)
                 end = self._places[number] + section.size
         return end
 
-    def _address(self, number: int, start: int, foreign: Mapping[str, int]) -> int:
-        name, section, value = self._symbols[number]
-        if section in self._places:
-            return start + self._places[section] + value
-        if section != 0:
-            raise CompileError(f"linking: {name} is in section {section}, which is not loaded")
-        return foreign[name] if name in foreign else systems.address_of(name)
+    def _place(self, number: int) -> int | None:
+        """Where a symbol lies that the object defines."""
+        _, section, value = self._symbols[number]
+        return self._places[section] + value if section in self._places else None
 
     def _row(self, kind: int, number: int) -> Row:
-        row = self._machine.rows.get(kind)
+        row = self.machine.rows.get(kind)
         if row is None:
             raise self._unsupported(kind, number)
         return row
 
     def _target(self, number: int, kind: int, leads: Leads) -> int:
         """What a distance leads to, as a place in the image."""
-        _, section, value = self._symbols[number]
         if leads is Leads.SLOT:
-            return self._apart[number][0]
-        if section in self._places:
-            return self._places[section] + value
-        if leads is Leads.CALL and section == 0:
-            return self._apart[number][1]
+            return self._slots[number]
+        place = self._place(number)
+        if place is not None:
+            return place
+        if leads is Leads.CALL and self._symbols[number].section == 0:
+            return self._jumps[number]
         raise self._unsupported(kind, number)
 
     def _unsupported(self, kind: int, number: int) -> CompileError:
@@ -234,5 +275,6 @@ class _Image:
         return CompileError(f"linking: relocation {kind} to {name} is not supported")
 
 
-def _aligned(place: int, alignment: int) -> int:
+def aligned(place: int, alignment: int) -> int:
+    """The next multiple of the alignment."""
     return -(-place // max(alignment, 1)) * max(alignment, 1)

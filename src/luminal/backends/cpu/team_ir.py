@@ -111,13 +111,14 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 $MACHINE"""
 
 
-def team_ir(triple: str, find: Callable[[str], object]) -> str:
-    """The module's text for a machine. It exports `luminal_team_init(slow)` and what Python calls
-    (`team_entry`). `find` gives None for functions that the system lacks.
+def team_ir(triple: str, find: Callable[[str], object], python: bool = True) -> str:
+    """The module's text for a machine. It exports `luminal_team_init(slow)`, `luminal_run(run)` and
+    what `python` calls (`team_entry`). `find` gives None for functions that the system lacks.
     """
     here, machine = system(triple, find), MACHINES[triple.split("-")[0]]
-    texts = (WAITS_IR, WALK_IR, WORKERS_IR, RUNS_IR, ENTRY_IR, ARRAYS_IR, here.functions)
-    template = Template(_DECLARATIONS + "".join(texts))
+    texts = (WAITS_IR, WALK_IR, WORKERS_IR, RUNS_IR, here.functions)
+    entries = (ENTRY_IR, ARRAYS_IR) if python else ()
+    template = Template(_DECLARATIONS + "".join((*texts, *entries)))
     return template.substitute(
         _LAYOUT, HERE=here.here, MASK=here.mask, UNMASK=here.unmask, **machine
     )

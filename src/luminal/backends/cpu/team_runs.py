@@ -16,7 +16,7 @@ entry:
 
 ; Run a program; return how many threads ran it. Another mode set on the calling thread (by a
 ; library that flushes subnormals, say) is put aside, so that every member computes alike.
-define internal i64 @luminal_run(ptr %run) {
+define i64 @luminal_run(ptr %run) {
 entry:
   %mode = alloca i32, align 4
   $READ_MODE

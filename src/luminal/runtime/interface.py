@@ -1,0 +1,50 @@
+"""What a program takes and gives, for those who run it without its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
+
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
+from luminal.hlir.attributes import Shape
+from luminal.hlir.index_inputs import IndexInput
+from luminal.shape.expression import Expression, Symbol
+
+Interval: TypeAlias = tuple[int, int]
+Intervals: TypeAlias = Mapping[str, Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input or an output."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a run takes and gives. `dims` have their least and greatest values, `requirements` the
+    words of who breaks them; `checks` say which inputs (by number) are indices.
+    """
+
+    title: str
+    dims: Mapping[Symbol, Interval]
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    requirements: Mapping[Expression, str]
+    checks: tuple[tuple[int, IndexInput], ...]
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    """A runner whose program can be written as a library."""
+
+    def export(
+        self, file: BinaryIO, interface: Interface, variants: Sequence[tuple[Intervals, Any]]
+    ) -> None:
+        """Writes the programs of one graph's variants, this runner's among them, each with the dims
+        that it takes. Raises CompileError for what cannot be in a library.
+        """
