@@ -197,18 +197,36 @@ class ExportedProgram:
         return np.frombuffer(data, argument.dtype.numpy).reshape(extents)
 
 
+_loaded: dict[tuple[int, int], ExportedProgram] = {}  # by device and number of the file
+_lock = threading.Lock()
+
+
 def load_exported(path: str | Path) -> ExportedProgram:
     """The program in a file that `Executable.export` wrote. Trust it as you trust a program.
 
-    Raises LoadError where there is no such file, where it is damaged, and where this CPU lacks what
-    its code needs.
+    A process loads a file once: who loads it again gets the same program, with the same States; one
+    that replaces the file is another. Raises LoadError where there is no such file, where it is
+    damaged, and where this CPU lacks what its code needs.
     """
     file = Path(path).expanduser().absolute()
     if not file.is_file():
         raise LoadError(f"{path}: there is no such file")
+    with _lock:
+        status = file.stat()
+        key = status.st_dev, status.st_ino
+        program = _loaded.get(key)
+        if program is None:
+            program = _loaded[key] = _load(path, file)
+        return program
+
+
+def _load(path: str | Path, file: Path) -> ExportedProgram:
     _check_whole(file)
+    # The system's loader takes a path that it has seen for the file that it had then.
+    again = sum(program.path == file for program in _loaded.values())
+    spelled = os.path.join(file.parent, *["."] * again, file.name)
     try:
-        library = ctypes.CDLL(os.fspath(file))
+        library = ctypes.CDLL(spelled)
         model = _Model.in_dll(library, SYMBOL)
     except (OSError, ValueError) as error:
         raise LoadError(f"{path}: is no exported program for this system: {error}") from None

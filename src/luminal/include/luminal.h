@@ -100,7 +100,7 @@ static inline int luminal_has(const char *feature) {
     return 0;
 }
 
-/* The program in a file, which stays loaded; NULL with a text in *error where it cannot run here. A
+/* The program in a file, which stays loaded, once for a process; NULL with a text in *error where it cannot run here. A
    file that was cut short is refused by Python's loader only: check sizes of what you copy. */
 static inline const luminal_model *luminal_open(const char *path, const char **error) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

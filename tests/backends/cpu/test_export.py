@@ -164,6 +164,16 @@ def test_states_go_on_and_indices_are_checked(tmp_path: Path) -> None:
     assert not np.array_equal(program.states["held"], kept)
 
 
+def test_a_file_that_is_replaced(tmp_path: Path) -> None:
+    first, second = linear(), linear()
+    x = rows(3)
+    program = lm.load_exported(first.export(tmp_path / "linear.lum"))
+    assert lm.load_exported(tmp_path / "linear.lum") is program
+    newer = lm.load_exported(second.export(tmp_path / "linear.lum"))
+    for each, exe in ((program, first), (newer, second)):
+        assert np.array_equal(each(x=x)["y"], exe(x=x)["y"])
+
+
 def test_arrays_that_lie_otherwise(tmp_path: Path) -> None:
     exe = linear()
     program = lm.load_exported(exe.export(tmp_path / "linear.lum"))

@@ -20,6 +20,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
         "docs/custom_kernels.md",
         "docs/devices.md",
         "docs/distributed.md",
+        "docs/exporting.md",
         "docs/generation.md",
         "docs/onnx.md",
         "docs/pytorch.md",
