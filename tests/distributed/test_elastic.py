@@ -18,10 +18,11 @@ import pytest
 
 from luminal.base.errors import InputError
 from luminal.optim import saved
-from luminal.runtime.collectives import elastic, membership
+from luminal.runtime.collectives import elastic, launcher, membership, start
 from luminal.runtime.collectives.elastic import launch
-from luminal.runtime.collectives.launcher import KILLED, Ranks, Signals
+from luminal.runtime.collectives.launcher import Ranks, Signals
 from luminal.runtime.collectives.membership import Fits, Membership
+from luminal.runtime.collectives.start import KILLED
 from luminal.training import trainer
 from tests.distributed.elastic_run import Eventful
 from tests.distributed.running import Ended, needs_mpi
@@ -135,7 +136,9 @@ def scripted(
     """
     counts: list[int] = []
 
-    def run(count: int, program: Any, signals: Any, variables: Any, look: Any) -> int:
+    def run(
+        count: int, program: Any, signals: Any, folder: Path, variables: Any, look: Any
+    ) -> launcher.Ended:  # fmt: skip
         member = Membership(Path(variables[membership.VARIABLE]))
         status, dead, stops = runs[len(counts)]
         counts.append(count)
@@ -143,11 +146,9 @@ def scripted(
             look()
         if fits is not None:
             member.tell_fits(fits)
-        for k in range(dead):
-            (member.folder / f"dead-{k}").touch()
         if stops:
             member.stop()
-        return status
+        return launcher.Ended(status, dead)
 
     monkeypatch.setattr(elastic, "run", run)
     monkeypatch.setattr(Ranks, "first", lambda self: self.most)
@@ -193,17 +194,17 @@ def test_a_file_says_how_many_there_are_to_be(
 
 
 def test_a_folder_of_a_launcher_that_was_killed_goes(tmp_path: Path) -> None:
-    left = tmp_path / f"{elastic.PREFIX}left"
+    left = tmp_path / f"{start.PREFIX}left"
     left.mkdir()
     (left / "lock").touch()
-    with elastic.opened(tmp_path) as one, elastic.opened(tmp_path) as other:
+    with start.opened(tmp_path) as one, start.opened(tmp_path) as other:
         assert not left.exists()
-        assert one.folder.exists()
-        assert other.folder.exists()
+        assert one.exists()
+        assert other.exists()
     assert not [*tmp_path.iterdir()]
     (tmp_path / "file").touch()
     text = r"cannot be written: .*; name another folder by"
-    with pytest.raises(InputError, match=text), elastic.opened(tmp_path / "file"):
+    with pytest.raises(InputError, match=text), start.opened(tmp_path / "file"):
         pass
 
 
@@ -314,5 +315,5 @@ def test_a_launcher_that_is_ended_leaves_nothing(number: signal.Signals, tmp_pat
     assert ended.status == (-9 if number == signal.SIGKILL else 128 + number)
     assert "2 ranks start again" in ended.err
     assert len([*snapshots.iterdir()]) == (number == signal.SIGKILL)
-    with elastic.opened(snapshots):
+    with start.opened(snapshots):
         assert len([*snapshots.iterdir()]) == 1

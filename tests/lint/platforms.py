@@ -24,11 +24,12 @@ ONLY_POSIX = (
     "src/luminal/runtime/collectives/drain.py",
     "src/luminal/runtime/collectives/elastic.py",
     "src/luminal/runtime/collectives/launcher.py",
-    "src/luminal/runtime/collectives/orphans.py",
+    "src/luminal/runtime/collectives/start.py",
     "src/luminal/runtime/collectives/mpi/",
     "src/luminal/serve/workshop.py",
     "src/luminal/serve/workshop_process.py",
     "src/luminal/cli/serve.py",
+    "src/luminal_rank.py",
 )
 
 

@@ -19,6 +19,7 @@ import httpx
 import openai
 
 from luminal import models
+from luminal.base import host
 
 KEY = "right"
 NAME = "tiny"
@@ -72,7 +73,7 @@ class Process:
 
     def started(self) -> list[int]:
         """The processes that it has started, and those of these."""
-        return descendants(self.popen.pid)
+        return [*host.beginnings(self.popen.pid)][1:]
 
     def ranks(self) -> list[int]:
         """Those that run the model, and what watches them."""
@@ -95,17 +96,6 @@ class Process:
                 return True
             time.sleep(0.05)
         return False
-
-
-def descendants(ancestor: int) -> list[int]:
-    """The processes that a process has started, and those of these."""
-    numbers, left = [], [ancestor]
-    while left:
-        with suppress(OSError):  # it has ended
-            for task in Path(f"/proc/{(parent := left.pop())}/task").iterdir():
-                left += map(int, (task / "children").read_text("ascii").split())
-            numbers.append(parent)
-    return numbers[1:]
 
 
 def words_of(number: int) -> list[str]:
@@ -152,4 +142,6 @@ def serving(
                     time.sleep(0.05)
             yield found
         finally:
-            popen.kill()
+            for number in host.beginnings(popen.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)

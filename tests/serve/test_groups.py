@@ -11,10 +11,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import httpx
 import pytest
 
+from luminal.base import host
+from luminal.runtime.collectives import start
 from luminal.serve import groups
 from luminal.serve.groups import DrainingServer, Groups
 from luminal.serve.orders import Limits
@@ -28,8 +31,8 @@ SECONDS = 20.0
 class Front:
     """A front that runs in a thread, over groups that are tests.serve.fake_rank."""
 
-    def __init__(self, replicas: int, restarts: int) -> None:
-        self.groups = Groups(Settings({}, Limits()), 1, replicas, restarts)
+    def __init__(self, replicas: int, restarts: int, tensor: int) -> None:
+        self.groups = Groups(Settings({}, Limits()), tensor, replicas, restarts)
         self._sockets = bound("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._sockets[0].getsockname()[1]}"
         self.status = -1
@@ -68,11 +71,11 @@ class Front:
 
 @contextmanager
 def fronted(
-    monkeypatch: pytest.MonkeyPatch, replicas: int = 1, restarts: int = 3
+    monkeypatch: pytest.MonkeyPatch, replicas: int = 1, restarts: int = 3, tensor: int = 1
 ) -> Iterator[Front]:
     monkeypatch.setattr(groups, "MODULE", "tests.serve.fake_rank")
     monkeypatch.setattr(groups, "BACKOFF_SECONDS", 0.01)
-    front = Front(replicas, restarts)
+    front = Front(replicas, restarts, tensor)
     try:
         yield front
     finally:
@@ -132,6 +135,7 @@ def test_draining(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who comes while others have their answers is refused, and told so."""
     with fronted(monkeypatch) as front:
         front.up(1)
+        front.server.drain = 600
         with httpx.stream("GET", f"{front.url}/stream") as stream:
             lines = stream.iter_lines()
             assert next(lines) == "data: 1"
@@ -235,3 +239,49 @@ def test_restarts_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.1)
         front.thread.join(SECONDS)
     assert front.status == 1
+
+
+def test_a_launcher_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It hears of no death and of no signal, as MPICH's while ranks start: all that it has started
+    ends, and starts again.
+    """
+    launcher = tmp_path / "mpiexec"
+    launcher.write_text(
+        f"#!{sys.executable} -S\n"
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "subprocess.Popen(sys.argv[3:], start_new_session=True)\n"
+        "time.sleep(100)\n"
+    )
+    launcher.chmod(0o700)
+    monkeypatch.setattr(groups, "mpiexec", lambda: launcher)
+    monkeypatch.setattr(groups, "RANK", (sys.executable,))
+    monkeypatch.setattr(groups, "LOOKS", 0.02)
+    monkeypatch.setattr(groups, "ORDERLY_SECONDS", 0.1)
+    monkeypatch.setattr(start, "GRACE", 0.1)
+    with fronted(monkeypatch, tensor=2) as front:
+        front.up(1)
+        process = front.groups._groups[0].process
+        assert process is not None
+        whole = [*host.beginnings(process.pid)]
+        killed = front.who()
+        assert killed in whole[1:]
+        os.kill(killed, signal.SIGKILL)
+        assert left_of(whole, SECONDS) == []
+        front.up(1)
+        assert front.who() not in whole
+
+
+def test_a_start_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended, and tried again, as often as it may be."""
+    said: list[str] = []
+    monkeypatch.setattr(groups.LOG, "error", lambda text, *about: said.append(text % about))
+    monkeypatch.setenv("HANGS", "")
+    monkeypatch.setenv("LUMINAL_COLLECTIVE_TIMEOUT", "0.01")
+    monkeypatch.setattr(groups, "LOOKS", 0.02)
+    with fronted(monkeypatch, restarts=1) as front:
+        front.thread.join(SECONDS)
+    assert front.status == 1
+    text = "group 0 does not serve after 20 times LUMINAL_COLLECTIVE_TIMEOUT: it is ended; "
+    assert sum(line.startswith(text) for line in said) == 2
+    assert "(restart 1 of 1 in a row)" in "".join(said)

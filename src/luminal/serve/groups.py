@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from pathlib import Path
 from socket import socket
 from types import FrameType
 
@@ -23,9 +24,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from luminal.base import config, host, installation
 from luminal.base.errors import InputError
+from luminal.runtime.collectives.engine import Deadlines
 from luminal.runtime.collectives.launcher import RANK, exit_status
 from luminal.runtime.collectives.mpich import mpiexec
-from luminal.runtime.collectives.orphans import die_with_parent
+from luminal.runtime.collectives.start import LOOKS, Start, opened
 from luminal.serve.errors import ApiError
 from luminal.serve.forward import fetched, forwarded
 from luminal.serve.front import send_error
@@ -34,12 +36,14 @@ from luminal.serve.rank_process import REFUSED, Settings
 from luminal.serve.replies import to_json
 from luminal.serve.server import Server, listen, make_server
 from luminal.serve.work import ended
+from luminal_rank import die_with_parent
 
 LOG = logging.getLogger("luminal.serve")
 MODULE = "luminal.serve.rank_process"
 STEADY_SECONDS = 10.0  # a group that has served for so long has not failed at its start
 BACKOFF_SECONDS, MOST_BACKOFF = 0.5, 30.0  # before a first restart, and doubled for each in a row
 ORDERLY_SECONDS = 10.0  # for a group to end by itself, then for mpiexec to end its ranks
+START_DEADLINES = 2  # a start may take so many times what ranks wait for others that compile
 TOLD_SECONDS = 1.0  # in which clients read why their texts end
 
 
@@ -58,14 +62,19 @@ class Group:
         self.why = ""
         """What those that were there before have died of."""
         self.process: Process | None = None
+        self.start: Start
+        self.looks: asyncio.Task[None]
+        """Looks after the processes while there are any."""
         self.says: asyncio.Task[str]
         """Hands on what the process writes to its standard error."""
 
     async def ended(self) -> None:
         """Waits until its ranks have ended, and notes how."""
         assert self.process is not None
-        self.status = exit_status(await self.process.wait())
+        self.status = exit_status(await self.process.wait(), self.start)
         self.port = None
+        self.looks.cancel()
+        self.start.kill()  # whom the launcher may have left
         # Whoever was started by a rank may have the stream still.
         await asyncio.wait((self.says,), timeout=TOLD_SECONDS / 2)
         said = self.says.result() if self.says.done() else ""
@@ -73,19 +82,33 @@ class Group:
         self.died.set()
 
     async def end(self) -> None:
-        """Ends its ranks: the input ends, so they do; then by force."""
+        """Ends its ranks: the input ends, so they do, once they serve; else by force."""
         process = self.process
         if process is None or process.returncode is not None:
             return
         assert process.stdin is not None
         process.stdin.close()
-        for how in (None, process.terminate, process.kill):
-            if how is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    how()
+        ways = (lambda: None, process.terminate, self.start.kill)
+        for how in ways if self.port is not None else ways[2:]:
+            with contextlib.suppress(ProcessLookupError):
+                how()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ended(), ORDERLY_SECONDS)
                 return
+
+    async def look(self) -> None:
+        """Sees that no rank dies unheard, and that a start does not last for ever."""
+        last = time.monotonic() + START_DEADLINES * Deadlines.of(None).first
+        while True:
+            await asyncio.sleep(LOOKS)
+            self.start.look()
+            if self.port is None and time.monotonic() > last and not self.start.is_ended:
+                LOG.error(
+                    "group %d does not serve after %d times LUMINAL_COLLECTIVE_TIMEOUT: it is "
+                    "ended; where a start takes so long, set that to more seconds",
+                    self.number, 10 * START_DEADLINES,
+                )  # fmt: skip
+                self.start.kill()
 
 
 class Groups:
@@ -105,6 +128,7 @@ class Groups:
         self._status = 0
         self.draining = False
         self._server: Server
+        self._folder: Path
 
     def run(self, sockets: list[socket], drain: int) -> int:
         """Serves on bound sockets until SIGTERM or Ctrl-C, or until no group is left; returns the
@@ -117,7 +141,8 @@ class Groups:
         assert isinstance(server, DrainingServer)
         server.groups, server.drain = self, drain
         self._server = server
-        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it anew, when all is over
+        # uvicorn raises KeyboardInterrupt anew, when all is over.
+        with opened() as self._folder, contextlib.suppress(KeyboardInterrupt):
             server.run(sockets)
         return self._status
 
@@ -248,10 +273,14 @@ class Groups:
             command = [str(mpiexec()), "-n", str(self._tensor), *RANK]
         # In a session of its own: what a user types in a terminal is for this process, which ends
         # the ranks when the texts are written.
+        group.start = Start(self._folder)
         group.process = process = await asyncio.create_subprocess_exec(
             *command, "-m", MODULE, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-            env=config.child_environment(), start_new_session=True, preexec_fn=self._last_word,
+            env=config.child_environment() | group.start.variables,
+            start_new_session=True, preexec_fn=self._last_word,
         )  # fmt: skip
+        group.start.launcher = process.pid
+        group.looks = asyncio.create_task(group.look())
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None

@@ -25,6 +25,7 @@ memory = _system.memory
 peak_bytes = _system.peak_bytes
 open_files = _system.open_files
 raise_open_files = _system.raise_open_files
+beginnings = _system.beginnings
 
 
 def require_posix(what: str) -> None:
@@ -34,6 +35,7 @@ def require_posix(what: str) -> None:
 
 
 __all__ = [
+    "beginnings",
     "cache_bytes",
     "core_ids",
     "memory",

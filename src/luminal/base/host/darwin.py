@@ -8,12 +8,14 @@ one.
 from __future__ import annotations
 
 import os
+import subprocess
 
 from luminal.base.host import posix
 from luminal.base.host.posix import open_files
 from luminal.base.host.sysctl import sysctl
 
 __all__ = [
+    "beginnings",
     "cache_bytes",
     "core_ids",
     "memory",
@@ -49,6 +51,24 @@ def raise_open_files(least: int) -> int:
     returns that number. The limit of the user is infinite here, and the kernel refuses it.
     """
     return posix.raise_open_files(least, sysctl("kern.maxfilesperproc"))
+
+
+def beginnings(ancestor: int) -> dict[int, str]:
+    """When a process has begun, and those that it has started, and those of these: by number,
+    parents first. Of those that have ended there are none.
+    """
+    command = ["ps", "-A", "-o", "pid=,ppid=,stat=,lstart="]
+    rows = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    all_begun: dict[int, str] = {}
+    children: dict[int, list[int]] = {}
+    for number, parent, state, begun in (row.split(None, 3) for row in rows):
+        if not state.startswith("Z"):
+            all_begun[int(number)] = begun
+        children.setdefault(int(parent), []).append(int(number))
+    left = [ancestor]
+    for number in left:
+        left += children.get(number, [])
+    return {number: all_begun[number] for number in left if number in all_begun}
 
 
 def cache_bytes(level: int) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from luminal.base.host import posix
@@ -16,8 +17,10 @@ from luminal.base.host.posix import open_files, raise_open_files
 
 CPUS = Path("/sys/devices/system/cpu")
 CACHES = CPUS / "cpu0/cache"
+PROCESSES = Path("/proc")
 
 __all__ = [
+    "beginnings",
     "cache_bytes",
     "core_ids",
     "memory",
@@ -62,6 +65,25 @@ def memory() -> tuple[int | None, int | None]:
 def peak_bytes() -> int | None:
     """The most bytes that this process has held."""
     return posix.peak() * 1024  # getrusage(2) counts in KiB here
+
+
+def beginnings(ancestor: int) -> dict[int, str]:
+    """When a process has begun, and those that it has started, and those of these: by number,
+    parents first. Of those that have ended there are none.
+
+    A number and its beginning are of one process for ever; a number alone is given anew.
+    """
+    begun: dict[int, str] = {}
+    left = [ancestor]
+    for number in left:
+        folder = PROCESSES / str(number)
+        with suppress(OSError):  # it has ended
+            state, *fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if state not in "ZX":
+                begun[number] = fields[18]  # proc_pid_stat(5): the 22nd, state is the third
+            for children in folder.glob("task/*/children"):
+                left += map(int, children.read_text().split())
+    return begun
 
 
 def cache_bytes(level: int) -> int | None:

@@ -52,6 +52,11 @@ def raise_open_files(least: int) -> int:
     return UNLIMITED
 
 
+def beginnings(ancestor: int) -> dict[int, str]:
+    """When a process and those that it has started have begun; not asked for here."""
+    return {}
+
+
 def cache_bytes(level: int) -> int | None:
     """The bytes of a core's cache for data; not asked for here."""
     return None

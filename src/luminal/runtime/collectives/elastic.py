@@ -7,21 +7,16 @@ from what the ranks before have left in the folder of their membership.
 
 from __future__ import annotations
 
-import fcntl
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from luminal.base.errors import InputError
 from luminal.runtime.collectives import membership
-from luminal.runtime.collectives.launcher import Ranks, Signals, run
+from luminal.runtime.collectives.launcher import Ended, Ranks, Signals, run
 from luminal.runtime.collectives.membership import Membership
-
-PREFIX = "luminal-ranks-"
-MEMORY = Path("/dev/shm")
+from luminal.runtime.collectives.start import opened
 
 
 def launch(
@@ -35,11 +30,11 @@ def launch(
     wish: a file with the number of ranks that there are to be, which may change at any time.
     snapshots: where ranks leave what others go on from, in memory by default.
     """
-    with Signals() as signals:
+    with Signals() as signals, opened(snapshots) as folder:
         if not restarts and wish is None:
-            return run(ranks.first(), program, signals)
-        with opened(snapshots) as group:
-            return _Elastic(ranks, program, restarts, wish, group, signals).run()
+            return run(ranks.first(), program, signals, folder).status
+        group = Membership(folder)
+        return _Elastic(ranks, program, restarts, wish, group, signals).run()
 
 
 class _Elastic:
@@ -58,8 +53,8 @@ class _Elastic:
         """Runs it to its end."""
         count = self._near(self._wanted(self._ranks.first()))
         while True:
-            status = self._run(count)
-            dead, is_stopped = self._group.take_dead(), self._group.take_stopped()
+            status, dead = self._run(count)
+            is_stopped = self._group.take_stopped()
             if self._signals.first is not None or (status == 0 and not is_stopped):
                 return status
             before = count
@@ -77,12 +72,14 @@ class _Elastic:
                 f"{self._left} restarts are left"
             )
 
-    def _run(self, count: int) -> int:
+    def _run(self, count: int) -> Ended:
         def look() -> None:
             self._group.want_change(self._near(self._wanted(count)) != count)
 
-        folder = {membership.VARIABLE: str(self._group.folder)}
-        return run(count, self._program, self._signals, folder, look if self._wish else None)
+        folder = self._group.folder
+        variables = {membership.VARIABLE: str(folder)}
+        looks = look if self._wish else None
+        return run(count, self._program, self._signals, folder, variables, looks)
 
     def _may_restart(self, status: int, alive: int) -> bool:
         """Is one more start allowed? Says why not."""
@@ -126,37 +123,3 @@ class _Elastic:
     @staticmethod
     def _say(text: str) -> None:
         print(f"luminal launch: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def opened(place: Path | None) -> Iterator[Membership]:
-    """A membership, whose folder goes with the block; `place`: where it lies, else in memory.
-
-    What launchers that were killed have left there is removed. Raises InputError where nothing can
-    be written.
-    """
-    place = place or (MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir()))
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        for left in place.glob(f"{PREFIX}*"):
-            _remove_left(left)
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-        lock = (folder / "lock").open("w")
-    except OSError as error:
-        raise InputError(
-            f"luminal launch: {place}: cannot be written: {error.strerror}; name another folder "
-            "by --snapshots"
-        ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield Membership(folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_left(folder: Path) -> None:
-    """Removes a folder whose launcher is gone: a lock goes with the process that holds it."""
-    with suppress(OSError), (folder / "lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)

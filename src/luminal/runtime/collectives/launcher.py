@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
@@ -13,12 +14,11 @@ from luminal.base import config, host, installation
 from luminal.base.errors import InputError
 from luminal.runtime.collectives.membership import Fits
 from luminal.runtime.collectives.mpich import mpiexec
-from luminal.runtime.collectives.orphans import die_with_parent
+from luminal.runtime.collectives.start import KILLED, LOOKS, Start
+from luminal_rank import die_with_parent
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ORDERLY = 5.0  # seconds for mpiexec to end the ranks before it is killed
-LOOKS = 0.2  # seconds between looks for what the launcher waits for
-KILLED = 128 + signal.SIGKILL  # the status of a rank that was killed, as a shell says it
 
 
 RANK = (sys.executable, "-m", "luminal_rank")
@@ -69,34 +69,49 @@ class Ranks(NamedTuple):
         return f"-n {self.least}" + (f":{self.most}" if self.most > self.least else "")
 
 
+class Ended(NamedTuple):
+    """How a program has ended: its exit status, and how many of its ranks signals have ended."""
+
+    status: int
+    killed: int = 0
+
+
 def run(
-    count: int, program: Sequence[str], signals: Signals, variables: dict[str, str] | None = None,
-    look: Callable[[], None] | None = None,
-) -> int:  # fmt: skip
+    count: int, program: Sequence[str], signals: Signals, folder: Path,
+    variables: dict[str, str] | None = None, look: Callable[[], None] | None = None,
+) -> Ended:  # fmt: skip
     """Runs a program once, a script or ("-m", module) and its arguments, and looks after something
-    meanwhile. Returns the exit status: of the rank that failed, 130 after Ctrl-C.
+    meanwhile. The exit status is that of the rank that failed, or 130 after Ctrl-C; if it is not 0
+    none of its processes stays.
+
+    folder: for what this process and those who watch the ranks tell one another.
     """
     if signals.first is not None:
-        return 128 + signals.first
+        return Ended(128 + signals.first)
     command = [*_mpiexec(count), *RANK]
+    start = Start(folder)
     process = subprocess.Popen(
         [*command, *program],
-        env=config.child_environment() | (variables or {}),
+        env=config.child_environment() | start.variables | (variables or {}),
         preexec_fn=lambda: die_with_parent(signal.SIGTERM),
     )
+    start.launcher, status = process.pid, 1
     try:
-        return _watched(process, signals, look)
+        status = _watched(process, signals, start, look)
     finally:
-        if process.poll() is None:
-            process.kill()
+        if status:
+            start.kill()
             process.wait()
+    return Ended(status, start.killed)
 
 
 def _watched(
-    process: subprocess.Popen[bytes], signals: Signals, look: Callable[[], None] | None
-) -> int:
+    process: subprocess.Popen[bytes], signals: Signals, start: Start,
+    look: Callable[[], None] | None,
+) -> int:  # fmt: skip
     """Waits for mpiexec; once a signal has come, ends it, first in order, then by force."""
     while (status := _status_within(process, LOOKS)) is None:
+        start.look()
         if signals.first is None:
             if look is not None:
                 look()
@@ -105,16 +120,21 @@ def _watched(
         if _status_within(process, 0.5) is None:
             process.terminate()
         if _status_within(process, ORDERLY) is None:
-            process.kill()
+            start.kill()
         process.wait()
         return 128 + signals.first
     if signals.first is not None:  # mpiexec was faster
         return 128 + signals.first
-    return exit_status(status)
+    return exit_status(status, start)
 
 
-def exit_status(code: int) -> int:
-    """How ranks ended, as shells say it: 128 and the number of the signal that ended them."""
+def exit_status(code: int, start: Start) -> int:
+    """How ranks ended, as shells say it: 128 and the number of the signal that ended them.
+
+    code: what their launcher has ended with.
+    """
+    if start.is_ended:
+        return start.status or KILLED
     # Of a rank that was killed, hydra says 9 or 137, as it goes.
     code = KILLED if code == signal.SIGKILL else code
     return code if code >= 0 else 128 - code

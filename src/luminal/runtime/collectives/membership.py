@@ -14,7 +14,7 @@ from pathlib import Path
 from luminal.base.records import dataclass
 
 VARIABLE = "LUMINAL_MEMBERSHIP"
-"""The environment variable by which a launcher names the folder to ranks, also in luminal_rank."""
+"""The environment variable by which a launcher names the folder to ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,11 @@ class Membership:
     def take_stopped(self) -> bool:
         """Has the program ended in order to go on with other ranks? Asked once for each run."""
         self.want_change(False)
-        return self._take("stopped") > 0
-
-    def take_dead(self) -> int:
-        """How many ranks were killed in this run, as those who watch them have noted."""
-        return self._take("dead-*")
-
-    def _take(self, pattern: str) -> int:
-        paths = [*self.folder.glob(pattern)]
-        for path in paths:
-            path.unlink(missing_ok=True)
-        return len(paths)
+        try:
+            (self.folder / "stopped").unlink()
+        except FileNotFoundError:
+            return False
+        return True
 
     def _write(self, name: str, text: str) -> None:
         partial = self.folder / f".{name}"

@@ -16,7 +16,6 @@ from types import TracebackType
 from luminal.base import config
 from luminal.runtime.collectives import membership, note
 from luminal.runtime.collectives.hooks import status
-from luminal.runtime.collectives.orphans import die_with_parent
 from luminal.runtime.collectives.process import init
 
 
@@ -25,7 +24,6 @@ def run(program: list[str], page: mmap.mmap) -> None:
 
     page: where this rank notes what it does, for the process that watches it.
     """
-    die_with_parent()
     note.watched = page
     # Lines are to be read while the program runs, and whole beside those of others.
     for stream in (sys.stdout, sys.stderr):
