@@ -76,8 +76,12 @@ class Process:
         return [*host.beginnings(self.popen.pid)][1:]
 
     def ranks(self) -> list[int]:
-        """Those that run the model, and what watches them."""
-        return [n for n in self.started() if words_of(n)[1:3] == ["-m", "luminal_rank"]]
+        """Those that run the model, and what watches them; none that one of these has forked, and
+        that has its words until it runs something else.
+        """
+        named = [n for n in self.started() if words_of(n)[1:3] == ["-m", "luminal_rank"]]
+        watchers = [n for n in named if parent_of(n) not in named]
+        return [n for n in named if n in watchers or parent_of(n) in watchers]
 
     def end(self) -> None:
         """SIGTERM ends it, and all that it has started."""
@@ -103,6 +107,13 @@ def words_of(number: int) -> list[str]:
     with suppress(OSError):
         return Path(f"/proc/{number}/cmdline").read_text("utf-8").split("\0")
     return []
+
+
+def parent_of(number: int) -> int:
+    """The process that has started another; 0 where that has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+    return 0
 
 
 def left_of(numbers: Sequence[int], seconds: float = 10.0) -> list[int]:

@@ -116,7 +116,7 @@ def kill_one(server: Process, draw: random.Random) -> None:
     """Kills a rank, or what watches it, and waits until all of its group have ended."""
     if ranks := server.ranks():
         os.kill(draw.choice(ranks), signal.SIGKILL)
-        assert left_of(ranks) == []
+        assert left_of(ranks, 60) == []
 
 
 @SIZES

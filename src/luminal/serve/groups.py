@@ -88,10 +88,12 @@ class Group:
             return
         assert process.stdin is not None
         process.stdin.close()
-        ways = (lambda: None, process.terminate, self.start.kill)
-        for how in ways if self.port is not None else ways[2:]:
-            with contextlib.suppress(ProcessLookupError):
-                how()
+        for how in (None, process.terminate, self.start.kill):
+            if self.port is None and how != self.start.kill:
+                continue
+            if how is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    how()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ended(), ORDERLY_SECONDS)
                 return

@@ -111,6 +111,28 @@ def test_peaks_are_bytes_on_both_systems(monkeypatch: pytest.MonkeyPatch) -> Non
     assert linux.peak_bytes() == 7 * 1024
 
 
+def test_processes_and_when_they_have_begun() -> None:
+    """Here, by the kernel and by ps: those of this process, and none that has ended."""
+    program = "import subprocess, sys; print(flush=True); subprocess.run([sys.executable, '-c', "
+    command = [sys.executable, "-c", program + "'input()'])"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as popen:
+        assert popen.stdout is not None
+        popen.stdout.readline()
+        for system in (linux, darwin):
+            while len(begun := system.beginnings(popen.pid)) < 2:
+                pass
+            assert next(iter(begun)) == popen.pid
+            assert begun == system.beginnings(popen.pid)
+            assert begun.items() <= system.beginnings(os.getpid()).items()
+        assert windows.beginnings(popen.pid) == {}
+        popen.kill()
+        child = [*begun][1]
+        os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
+        for system in (linux, darwin):
+            assert system.beginnings(popen.pid) == {}, "it has ended, and nobody has asked how"
+        os.kill(child, 9)
+
+
 def test_memory_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     class Windows:
         @staticmethod

@@ -58,17 +58,18 @@ def beginnings(ancestor: int) -> dict[int, str]:
     parents first. Of those that have ended there are none.
     """
     command = ["ps", "-A", "-o", "pid=,ppid=,stat=,lstart="]
-    rows = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
-    all_begun: dict[int, str] = {}
+    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    begun: dict[int, str] = {}
     children: dict[int, list[int]] = {}
-    for number, parent, state, begun in (row.split(None, 3) for row in rows):
+    for row in text.splitlines():
+        number, parent, state, since = row.split(None, 3)
         if not state.startswith("Z"):
-            all_begun[int(number)] = begun
+            begun[int(number)] = since
         children.setdefault(int(parent), []).append(int(number))
     left = [ancestor]
-    for number in left:
-        left += children.get(number, [])
-    return {number: all_begun[number] for number in left if number in all_begun}
+    for each in left:
+        left += children.get(each, [])
+    return {each: begun[each] for each in left if each in begun}
 
 
 def cache_bytes(level: int) -> int | None:
