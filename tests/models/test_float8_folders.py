@@ -113,28 +113,36 @@ def test_rows_of_no_whole_blocks_are_decoded(tmp_path: Path) -> None:
 NAME = "model.layers.1.self_attn.q_proj.weight"
 SCALE = f"{NAME}_scale_inv"
 DAMAGED: dict[str, tuple[list[int] | None, Callable[[Tensors], Any], str]] = {
-    "no scale": ([128, 128], lambda t: t.pop(SCALE), r"float8_e4m3fn\[256, 256\] with scales none"),
+    "no scale": ([128, 128], lambda t: t.pop(SCALE), r"there is no tensor '.*weight_scale_inv'"),
     "no codes": ([128, 128], lambda t: t.pop(NAME), r"q_proj.weight_scale_inv', and no float8"),
     "codes of floats": (
-        [128, 128], lambda t: t.update({NAME: t[NAME].astype(np.float32)}), "and no float8_e4m3fn"
+        [128, 128], lambda t: t.update({NAME: t[NAME].astype(np.float32)}), "must be float8_e4m3fn"
     ),
     "a row of scales": (
-        [128, 128], lambda t: t.update({SCALE: t[SCALE][:1]}), r"has shape \[1, 2\]; for \[256, 256"
+        [128, 128], lambda t: t.update({SCALE: t[SCALE][:1]}), r"\[1, 2\]: it must have .* \[2, 2\]"
     ),
     "scales of blocks": (
-        None, lambda t: t.update({SCALE: np.ones((2, 2), np.float32)}), r"it must be \[1, 1\]"
+        None, lambda t: t.update({SCALE: np.ones((2, 2), np.float32)}), r"must have .* \[256, 1\]"
     ),
     "one scale": (
-        [128, 128], lambda t: t.update({SCALE: np.ones((), np.float32)}), r"it must be \[2, 2\]"
+        [128, 128], lambda t: t.update({SCALE: np.ones((), np.float32)}), r"must have .* \[2, 2\]"
     ),
     "integers": (
-        [128, 128], lambda t: t.update({SCALE: np.ones((2, 2), np.int32)}), r"scales int32\[2, 2\]"
+        [128, 128], lambda t: t.update({SCALE: np.ones((2, 2), np.int32)}), r"int32\[2, 2\]: it mu"
     ),
     "a vector": (
-        [128, 128], lambda t: t.update({NAME: t[NAME][0]}), r"float8_e4m3fn\[256\] .* a matrix"
+        [128, 128], lambda t: t.update({NAME: t[NAME][0]}), r"fn\[256\]: it must have .*any, any"
     ),
-    "other blocks": ([64, 128], len, r"weight_block_size=\[64, 128\] is not supported"),
-    "no size": ([128], len, r"weight_block_size=\[128\] is not supported"),
+    "no numbers": (
+        None, lambda t: t.update({SCALE: np.float32(np.nan).reshape(())}), "holds NaN or infinity"
+    ),
+    "two scales": (
+        None, lambda t: t.update({f"{NAME}_scale": np.ones((), np.float32)}), "not be there beside"
+    ),
+    "other blocks": ([64, 128], len, r"it must have the shape \[4, 3\]"),
+    "no size": ([128], len, r"weight_block_size is \[128\]; it must be two numbers"),
+    "a size of 0": ([0, 128], len, r"weight_block_size is \[0, 128\]; it must be two numbers"),
+    "a great size": ([128, 10**12], len, r"weight_block_size is .*; it must be two numbers"),
 }  # fmt: skip
 
 

@@ -19,7 +19,8 @@ from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
 from luminal.memory.mapped_pages import read_ahead
 from luminal.memory.row_order import StoredRows
-from luminal.models import float8
+from luminal.models import quantized
+from luminal.models.quantized.parts import Packing
 
 EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
@@ -33,7 +34,8 @@ class Checkpoint:
 
     `config` is what a `config.json` says; `tensors` have the names that go with its architecture,
     and are views of mapped files where these store them so. `path` has the configuration.
-    `chat_template` is a text of Jinja that makes one text of the messages of a chat.
+    `chat_template` is a text of Jinja that makes one text of the messages of a chat. `packing` says
+    how another program had packed the matrices.
     """
 
     config: Mapping[str, Any]
@@ -41,6 +43,7 @@ class Checkpoint:
     tokenizer: HuggingFaceTokenizer | None
     path: Path
     chat_template: str | None = None
+    packing: Packing | None = None
 
     @property
     def place(self) -> Path:
@@ -77,7 +80,8 @@ def load_checkpoint(
     checkpoint = _read(path, tokenizer, keep_quantized, keep_order, with_tokenizer)
     if ahead:
         _read_ahead(checkpoint.tensors)
-    if keep_quantized and not any(map(is_packed, checkpoint.tensors.values())):
+    packs = checkpoint.packing is not None or any(map(is_packed, checkpoint.tensors.values()))
+    if keep_quantized and not packs:
         raise InputError(
             f"{path}: has no packed matrices that could be kept (keep_quantized); `luminal "
             "quantize` writes such files"
@@ -94,19 +98,7 @@ def _read(
 ) -> Checkpoint:
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
-        config = folder_config(path)
-        scales = None
-        if config.get("architectures") != ["GptOssForCausalLM"]:  # which reads mxfp4 itself
-            scales = float8.described(config)
-            if scales is not None:
-                config["quantization_config"] = None
-            check_quantization(config, path / "config.json")
-        tensors: dict[str, Any] = folder_tensors(path, keep_quantized)
-        if scales is not None:
-            tensors = float8.scaled(tensors, scales, keep_quantized, path)
-        in_folder = _own_tokenizer(path) if other is None and with_tokenizer else other
-        template = folder_chat_template(path)
-        return Checkpoint(config, tensors, in_folder, path / "config.json", template)
+        return _read_folder(path, other, keep_quantized, with_tokenizer)
     if path.suffix == ".gguf":
         return _read_gguf(path, other, keep_quantized, keep_order, with_tokenizer)
     if path.suffix == ".bin":
@@ -117,6 +109,28 @@ def _read(
         f"{path}: unknown kind of file; pass a folder with config.json and safetensors, "
         f"a .gguf, or a llama2.c .bin"
     )
+
+
+def _read_folder(
+    path: Path,
+    tokenizer: HuggingFaceTokenizer | None,
+    keep_quantized: bool,
+    with_tokenizer: bool,
+) -> Checkpoint:
+    config, file = folder_config(path), path / "config.json"
+    section = quantized.section_of(config, path)
+    packing = None
+    tensors: dict[str, Any] = folder_tensors(path, keep_quantized)
+    if quantized.reads(section):
+        loaded = quantized.read(tensors, section, keep_quantized, file, weights_file(path))
+        tensors, packing = loaded.tensors, loaded.packing
+        config["quantization_config"] = None
+    elif config.get("architectures") != ["GptOssForCausalLM"]:  # which reads mxfp4 itself
+        check_quantization(config, file)
+    if tokenizer is None and with_tokenizer:
+        tokenizer = _own_tokenizer(path)
+    template = folder_chat_template(path)
+    return Checkpoint(config, tensors, tokenizer, file, template, packing)
 
 
 def _read_gguf(
@@ -240,9 +254,6 @@ def folder_config(folder: Path) -> dict[str, Any]:
 
 
 _PACKED = {
-    "gptq": "GPTQ",
-    "awq": "AWQ",
-    "fbgemm_fp8": "fp8 (fbgemm)",
     "compressed-tensors": "compressed-tensors (vLLM's: fp8, int8 and int4 of several layouts)",
     "bitsandbytes": "bitsandbytes",
     "hqq": "HQQ",
@@ -339,13 +350,18 @@ def has_processor(folder: Path) -> bool:
 
 def folder_tensors(folder: Path, keep_quantized: bool = False) -> dict[str, Array]:
     """Every tensor of the safetensors in a folder. Raises LoadError where there are none."""
-    index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    path = weights_file(folder)
+    tensors = read_sharded(path) if path.suffix == ".json" else read_safetensors(path)
+    return with_blocks(tensors, keep_quantized, path)
+
+
+def weights_file(folder: Path) -> Path:
+    """The folder's `model.safetensors`, or the index of several. LoadError where there is none."""
     # The index first: a folder that is both was split later, and a single file beside it may be an
     # old one or a part.
-    if is_there(index):
-        return with_blocks(read_sharded(index), keep_quantized, folder)
-    if is_there(single):
-        return with_blocks(read_safetensors(single), keep_quantized, single)
+    for name in ("model.safetensors.index.json", "model.safetensors"):
+        if is_there(folder / name):
+            return folder / name
     raise LoadError(
         f"{folder}: no model.safetensors and no model.safetensors.index.json in it; other formats "
         f"are to be converted to safetensors first"

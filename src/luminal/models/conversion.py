@@ -28,6 +28,7 @@ from luminal.loaders.write_gguf_tokenizer import tokenizer_metadata
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.models.checkpoint import Checkpoint, load_checkpoint, locate
 from luminal.models.gguf.export import gguf_model
+from luminal.models.quantized import FILES
 
 KINDS = ("f32", "f16", "bf16", *CHOICES)
 _FLOATS = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))
@@ -322,9 +323,10 @@ def _write_folder(
             for file in sorted(path.iterdir()):
                 if file.suffix in (".json", ".jinja", ".model", ".txt") and file.is_file():
                     shutil.copyfile(file, folder / file.name)
-            # The weights are one file now, and an index that came along would send readers to parts
-            # that are not there.
-            (folder / f"{_WEIGHTS}.index.json").unlink(missing_ok=True)
+            # The weights are one file of floats now: an index, or a word of how they were packed,
+            # would mislead its readers.
+            for name in (f"{_WEIGHTS}.index.json", *FILES):
+                (folder / name).unlink(missing_ok=True)
         if checkpoint.tokenizer is not None and (has_other_tokenizer or not path.is_dir()):
             text = _tokenizer_text(checkpoint, path, has_other_tokenizer)
             (folder / "tokenizer.json").write_text(text, encoding="utf-8")

@@ -25,6 +25,7 @@ from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
 from luminal.models.programs import Features, Programs
 from luminal.models.prompt_cache import Prompt, read_prompt, write_prompt
+from luminal.models.quantized.told import told
 from luminal.models.sampling import SETTINGS, Sampling, checked_count, features_of
 from luminal.models.speculative import Draft, ModelDraft, accepted, check_rewinds
 from luminal.models.stats import Stats
@@ -446,5 +447,6 @@ def load(
     if checkpoint.chat_template is not None:
         names = special_tokens(place, tokenizer_of_model)
         loaded.chat_template = ChatTemplate(checkpoint.chat_template, names)
+    loaded.stats.weights = told(checkpoint.packing, model, keep_quantized)
     loaded.stats.load = time.perf_counter() - start
     return loaded

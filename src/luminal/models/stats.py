@@ -9,7 +9,8 @@ from luminal.base.records import dataclass
 class Stats:
     """Seconds of each phase, tokens read and written by the last generation.
 
-    `proposed` and `accepted` count the tokens of a draft, where there was one.
+    `proposed` and `accepted` count the tokens of a draft, where there was one. `weights` says which
+    matrices are packed, and which were decoded when they were read.
     """
 
     load: float = 0.0
@@ -21,6 +22,7 @@ class Stats:
     texts: int = 1
     proposed: int = 0
     accepted: int = 0
+    weights: str = ""
 
     def begin(self, texts: int, prompt_tokens: int) -> None:
         """Forgets the last generation."""
@@ -51,4 +53,6 @@ class Stats:
         if self.proposed:
             told = f"{self.accepted} of {self.proposed} tokens, {self.acceptance:.0%}"
             lines.append(f"accepted {told} of the draft's")
+        if self.weights:
+            lines.insert(0, f"weights  {self.weights}")
         return "\n".join(lines)

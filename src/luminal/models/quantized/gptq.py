@@ -1,0 +1,81 @@
+"""GPTQ (Frantar et al., arXiv 2210.17323), as AutoGPTQ and GPTQModel save it.
+
+Of a matrix (out, in) there are `qweight`, the codes of each column of outputs side by side in words
+of 32 bits, (in * bits / 32, out); `scales` (groups, out); `qzeros` (groups, out * bits / 32), the
+zero points less one where checkpoint_format is "gptq", as they are in "gptq_v2"; and `g_idx` (in),
+the group of each input, which is in order but where desc_act sorted them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from luminal.base.errors import LoadError
+from luminal.frontend.handle import Array
+from luminal.loaders.fields import Fields
+from luminal.models.quantized.integers import WORD, Integers, unpacked
+from luminal.models.quantized.parts import (
+    Loaded,
+    Parts,
+    check_left_out,
+    group_size,
+    matrices,
+    one_of,
+)
+
+BITS = 2, 3, 4, 8
+LESS_ONE = {"gptq": 1, "gptq_v2": 0}
+"""What is to be added to stored zero points, by the `checkpoint_format`."""
+PARTS = "qweight", "qzeros", "scales", "g_idx"
+
+
+def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) -> Loaded:
+    """The weights of a GPTQ checkpoint. Raises LoadError."""
+    bits = one_of(section, "bits", BITS)
+    size = group_size(section)
+    more = LESS_ONE[one_of(section, "checkpoint_format", tuple(LESS_ONE), "gptq")]
+    if section.values.get("dynamic"):
+        raise LoadError(
+            f"{section.path}: GPTQ: 'dynamic' gives modules bits of their own, which is not read; "
+            "take a checkpoint whose modules all have the same, or the unquantized model"
+        )
+    groups = "one group a row" if size is None else f"groups of {size}"
+    method = f"GPTQ, {bits} bits, {groups}"
+    modules, others = matrices(method, tensors, PARTS, path)
+    check_left_out(modules, section)
+    loaded = Loaded(method, keep, others)
+    for parts in modules:
+        loaded.add_integers(f"{parts.module}.weight", _integers(parts, bits, size, more))
+    return loaded
+
+
+def _integers(parts: Parts, bits: int, size: int | None, more: int) -> Integers:
+    words = parts.array("qweight", "int32", (-1, -1))
+    height, rows = words.shape
+    if rows * bits % WORD or height * WORD % bits or not words.size:
+        raise parts.wrong("qweight", f"must hold whole words of codes of {bits} bits")
+    columns = height * WORD // bits
+    size = size or columns
+    count = -(-columns // size)
+    scales = parts.scales("scales", (count, rows)).T
+    zeros = unpacked(parts.array("qzeros", "int32", (count, rows * bits // WORD)), bits).T
+    # Zero points are numbers of `bits` bits before and after the one is added: what is stored as
+    # the greatest is 0.
+    zeros = zeros + np.uint8(more) & np.uint8((1 << bits) - 1)
+    codes = np.ascontiguousarray(unpacked(words.T, bits))
+    order = _order(parts, columns, size)
+    return Integers(bits, codes, zeros, np.ascontiguousarray(scales), size, order)
+
+
+def _order(parts: Parts, columns: int, size: int) -> Array | None:
+    """The group of each input, where they are not in order."""
+    if "g_idx" not in parts.arrays:
+        return None
+    groups = parts.array("g_idx", "int32", (columns,))
+    count = -(-columns // size)
+    if groups.min() < 0 or groups.max() >= count:
+        raise parts.wrong("g_idx", f"must hold numbers of {count} groups, from 0")
+    return None if np.array_equal(groups, np.arange(columns) // size) else groups
