@@ -127,6 +127,67 @@ def awq(size: int = SIZE) -> Form:
     return Form(section, pack, "grouped4")
 
 
+def bnb8() -> Form:
+    """A row is its greatest size times codes / 127."""
+
+    def pack(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+        codes = rng.integers(-127, 128, (rows, columns)).astype(np.int8)
+        greatest = rng.uniform(0.05, 0.1, rows).astype(np.float32)
+        tensors = {"weight": codes, "SCB": greatest, "weight_format": np.zeros((), np.uint8)}
+        return tensors, codes * greatest[:, None].astype(np.float64) / 127
+
+    section = {
+        "quant_method": "bitsandbytes", "load_in_8bit": True, "load_in_4bit": False,
+        "llm_int8_skip_modules": ["lm_head"],
+    }  # fmt: skip
+    return Form(section, pack, "grouped8")
+
+
+NF4 = [
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+    -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+    0.7229568362236023, 1.0,
+]  # fmt: skip
+"""Dettmers et al., arXiv 2305.14314, appendix E."""
+FP4 = [0, 0.0625 / 12, 8 / 12, 1, 4 / 12, 6 / 12, 2 / 12, 3 / 12]
+
+
+def bnb4(kind: str = "nf4", size: int = SIZE, nested: bool = False) -> Form:
+    """Codes of a table, of which blocks share a scale, which may be codes of a table too."""
+
+    def pack(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+        table = np.array(NF4 if kind == "nf4" else [*FP4, *(-x for x in FP4)], np.float32)
+        codes = rng.integers(0, 16, rows * columns)
+        count = -(-len(codes) // size)
+        state = {"quant_type": kind, "blocksize": size, "dtype": "bfloat16",
+                 "shape": [rows, columns]}  # fmt: skip
+        tensors: Tensors = {
+            "weight": (codes[::2] << 4 | codes[1::2]).astype(np.uint8)[:, None],
+            "weight.quant_map": table,
+        }
+        if nested:
+            state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.06}
+            stored = rng.integers(0, 256, count).astype(np.uint8)
+            outer = np.linspace(-1, 1, 256).astype(np.float32)
+            wide = rng.uniform(0.02, 0.04, -(-count // 256)).astype(np.float32)
+            tensors |= {"weight.absmax": stored, "weight.nested_quant_map": outer,
+                        "weight.nested_absmax": wide}  # fmt: skip
+            product = outer[stored].astype(np.float64) * wide[np.arange(count) // 256]
+            scales = product + float(np.float32(0.06))
+        else:
+            tensors["weight.absmax"] = rng.uniform(0.05, 0.1, count).astype(np.float32)
+            scales = tensors["weight.absmax"].astype(np.float64)
+        text = np.frombuffer(json.dumps(state).encode(), np.uint8)
+        tensors[f"weight.quant_state.bitsandbytes__{kind}"] = text
+        values = table[codes].astype(np.float64) * scales[np.arange(len(codes)) // size]
+        return tensors, values.reshape(rows, columns)
+
+    section = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": kind,
+               "bnb_4bit_use_double_quant": nested}  # fmt: skip
+    return Form(section, pack, "table4" if size == SIZE else None)
+
+
 FORMS: dict[str, Form] = {
     "gptq 4 bits": gptq(4),
     "gptq 4 bits, symmetric": gptq(4, sym=True),
@@ -140,6 +201,11 @@ FORMS: dict[str, Form] = {
     "gptq 2 bits, v2": gptq(2, v2=True),
     "awq": awq(),
     "awq, a group a row": awq(size=-1),
+    "bitsandbytes 8 bits": bnb8(),
+    "bitsandbytes nf4": bnb4(),
+    "bitsandbytes nf4, nested": bnb4(nested=True),
+    "bitsandbytes fp4": bnb4("fp4"),
+    "bitsandbytes nf4, blocks over rows": bnb4(size=80),
 }
 
 

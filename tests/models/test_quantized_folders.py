@@ -31,7 +31,7 @@ from tests.models.packings import (
     write,
 )
 
-SHORT = "gptq 4 bits", "awq"
+SHORT = "gptq 4 bits", "awq", "bitsandbytes nf4"
 
 
 def floats_of(values: Tensors) -> Llama:
@@ -49,8 +49,8 @@ def logits(model: Any) -> Array:
 
 
 def check_value(name: str, found: Array, wanted: Array) -> None:
-    """The float32 of the value; one ulp off where a scale is a quotient."""
-    close_each(found, wanted.astype(np.float32), 1, name)
+    """The float32 of the value; off by the rounding of a scale that is computed."""
+    close_each(found, wanted.astype(np.float32), 4, name)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -83,7 +83,7 @@ def test_products_are_those_of_the_values(name: str) -> None:
     cx = lm.Graph()
     x = cx.tensor((3, columns), name="x")
     if form.kept is not None:
-        weight.product(x).output("bytes")
+        weight.product(x).output("bytes")  # of decoded values, where codes are no integers
         weight = cx.packed(weight)
     (x @ cx.constant(weight).T if form.kept is None else x @ weight.T).output("floats")
     data = np.random.default_rng(0).standard_normal((3, columns)).astype(np.float32)
@@ -92,7 +92,7 @@ def test_products_are_those_of_the_values(name: str) -> None:
     close_to_greatest(results["floats"], wanted, 1e-5)
     if form.kept is not None:
         close_to_greatest(results["bytes"], wanted, 0.02)  # x has 7 bits
-        if not form.kept.startswith("float8"):
+        if form.kept.startswith("grouped"):
             assert np.abs(results["bytes"] - wanted).max() > 1e-4 * np.abs(wanted).max()
 
 

@@ -255,7 +255,6 @@ def folder_config(folder: Path) -> dict[str, Any]:
 
 _PACKED = {
     "compressed-tensors": "compressed-tensors (vLLM's: fp8, int8 and int4 of several layouts)",
-    "bitsandbytes": "bitsandbytes",
     "hqq": "HQQ",
     "aqlm": "AQLM",
     "quanto": "quanto",

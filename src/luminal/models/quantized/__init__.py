@@ -14,12 +14,13 @@ from typing import Any
 from luminal.loaders.fields import Fields
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import Array, is_there
-from luminal.models.quantized import awq, float8, gptq
+from luminal.models.quantized import awq, bitsandbytes, float8, gptq
 from luminal.models.quantized.parts import Loaded
 
 READERS: Mapping[str, Callable[[Mapping[str, Array], Fields, bool, Path], Loaded]] = {
     "gptq": gptq.read,
     "awq": awq.read,
+    "bitsandbytes": bitsandbytes.read,
     "fp8": float8.read,
     "fbgemm_fp8": float8.read,
 }
@@ -31,7 +32,15 @@ FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
 def section_of(config: Mapping[str, Any], folder: Path) -> Any:
     """What a folder says of its packing, be it in a file of AutoGPTQ's or AutoAWQ's own."""
     if "quantization_config" in config:
-        return config["quantization_config"]
+        section = config["quantization_config"]
+        # The first files of bitsandbytes name no method, only the number of bits.
+        if (
+            isinstance(section, Mapping)
+            and "quant_method" not in section
+            and (section.get("load_in_4bit") or section.get("load_in_8bit"))
+        ):
+            return {**section, "quant_method": "bitsandbytes"}
+        return section
     for name, method in FILES.items():
         if is_there(folder / name):
             return {"quant_method": method, **read_json(folder / name)}

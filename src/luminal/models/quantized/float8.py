@@ -114,8 +114,7 @@ def scale_shape(parts: Parts, name: str, shape: tuple[int, ...], side: Side) -> 
     """The shape that a matrix's scales must have."""
     if side is not None:
         return tuple(-(-n // block) for n, block in zip(shape, side, strict=True))
-    scales = parts.arrays.get(name)
-    rows = shape[0]
+    scales, rows = parts.arrays.get(name), shape[0]
     if scales is not None and (scales.size == 1 or scales.shape == (rows,)):
-        return scales.shape
+        return tuple(scales.shape)
     return rows, 1

@@ -73,8 +73,8 @@ class Integers:
     def packed(self, name: str) -> Packed:
         """A Parameter of the same values; `why_decoded` must be None."""
         rows, columns = self.codes.shape
-        codes = self.codes.reshape(rows, -1, self.size)
-        zeros = self.zeros.astype(np.uint8)
+        codes: Array = self.codes.reshape(rows, -1, self.size)
+        zeros: Array = self.zeros.astype(np.uint8)
         if self._width == 8:
             codes, zeros = ((a ^ np.uint8(128)).view(np.int8) for a in (codes, zeros))
         else:
