@@ -10,7 +10,8 @@ from luminal.base import dtypes
 from luminal.base.errors import VerifyError
 from luminal.base.records import dataclass
 from luminal.kernel.lanes import block_of
-from luminal.kernel.tile_ir import Buffer, Kernel, Loop, Role, Space, Tile
+from luminal.kernel.tile_ir import Buffer, Kernel, Loop, Role, Space, Statement, Tile
+from luminal.kernel.tile_text import headline
 from luminal.shape.expression import Expression, Symbol
 
 WORKING = (Space.SCRATCH, Space.SHARED, Space.TENSOR)
@@ -51,10 +52,11 @@ class Checks:
         self.near = {x.axis: x.neighbours for x in loops if x.neighbours > 1}
         self.parts = {x.axis: x.part for x in loops if x.part is not None}
         self.near |= {a: part.extent for a, part in self.parts.items() if part.side == "k"}
-        self.line = "kernel"
+        self.line: Statement | str = "kernel"
 
     def fail(self, text: str) -> NoReturn:
-        raise VerifyError(f"tile IR: `{self.line}`: {text}")
+        line = self.line if isinstance(self.line, str) else headline(self.line)
+        raise VerifyError(f"tile IR: `{line}`: {text}")
 
     def known(self, expr: Expression, symbols: Iterable[Symbol]) -> None:
         missing = expr.symbols() - frozenset(symbols)

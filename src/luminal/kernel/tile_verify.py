@@ -51,7 +51,6 @@ from luminal.kernel.tile_ir import (
     every_statement,
 )
 from luminal.kernel.tile_scope import WORKING, Checks, Scope, names_of
-from luminal.kernel.tile_text import headline
 from luminal.shape.expression import TRUE, ZERO, Symbol, const, product_of
 
 
@@ -101,7 +100,7 @@ class _Verifier(Checks):
 
     def body(self, body: tuple[Statement, ...], scope: Scope) -> None:
         for statement in body:
-            self.line = headline(statement)
+            self.line = statement
             rule: Callable[..., None] | None = self.RULES.get(type(statement))
             if rule is None:
                 self.fail(f"{type(statement).__name__} is not a statement of the tile IR")
