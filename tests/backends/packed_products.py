@@ -15,8 +15,6 @@ from tests.numerics.packed_blocks import blocks_of
 KINDS = (*RECORDED, "int8", "int4", *PACKED)
 IN_TABLES = tuple(kind for kind in RECORDED if kind.startswith("IQ"))
 """What is looked up in a table, byte by byte."""
-NEWER = ("Q1_0", "TQ1_0", "TQ2_0", *IN_TABLES[1:-1])
-"""Of which short tests take what another kind stands for."""
 
 
 def weight(kind: str, rows: int, columns: int) -> Parameter:

@@ -151,6 +151,7 @@ def test_a_launch_with_restarts_goes_on_by_itself(tmp_path: Path) -> None:
 
 
 @needs_mpi()
+@pytest.mark.long
 def test_ranks_of_mpi_train_alike(tmp_path: Path) -> None:
     settings = '{"leaves": 8, "plan": "zero1", "steps": 6}'
     ended = under_mpiexec(2, *PROGRAM, settings, str(tmp_path / "never")).end(60)

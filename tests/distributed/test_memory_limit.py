@@ -27,17 +27,17 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(x)))
 
 
-def network() -> nn.Sequential:
+def network(*inner: int) -> nn.Sequential:
     rng = np.random.default_rng(7)
-    model = nn.Sequential(*map(Block, [48, 64, 80, 96]))
+    model = nn.Sequential(*map(Block, inner or (48, 64, 80, 96)))
     for parameter in model.parameters():
         parameter.set(rng.normal(size=parameter.shape).astype(np.float32) * 0.2)
     return model
 
 
-def trained(rank: int, plan: str, limit: int | str | None) -> tuple[int, list[float]]:
+def trained(rank: int, plan: str, limit: int | str | None, *inner: int) -> tuple[int, list[float]]:
     """The bytes of a rank's arena, and the losses of two steps."""
-    model = lm.shard(network(), plan, MESH)
+    model = lm.shard(network(*inner), plan, MESH)
     cx = lm.Graph()
     x = cx.tensor((ROWS, WIDTH), name="x").shard("data")
     loss = (model(x) ** 2).mean().output("loss")
@@ -50,8 +50,8 @@ def trained(rank: int, plan: str, limit: int | str | None) -> tuple[int, list[fl
 
 def test_it_is_of_a_ranks_part_not_of_the_whole() -> None:
     def work(engine: Any) -> Any:
-        own, first = trained(engine.rank, "data", None)
-        held, losses = trained(engine.rank, "data", own)  # what one process could not keep
+        own, first = trained(engine.rank, "data", None, 48, 64)
+        held, losses = trained(engine.rank, "data", own, 48, 64)  # what one process could not keep
         return own == held, first == losses
 
     assert run_local(2, work, timeout=60) == [(True, True)] * 2

@@ -7,6 +7,7 @@ import pytest
 from luminal.distributed import run_local
 from tests.distributed.mesh_models import MODELS, trained
 from tests.distributed.running import launched_models, needs_mpi
+from tests.long_share import long_but
 
 ASKED = [
     *(f"{model}:{plan}" for model in MODELS for plan in ("data", "zero3")),
@@ -25,7 +26,7 @@ def by_threads(ranks: int, asked: str) -> str:
 @pytest.mark.parametrize(
     ("ranks", "asked"),
     [
-        (2, ["llama:zero3", "pictures:data"]),
+        (2, ["llama:zero3"]),
         pytest.param(2, ASKED, marks=pytest.mark.long),
         pytest.param(4, [a for a in ASKED if "tensor" not in a], marks=pytest.mark.long),
     ],
@@ -36,7 +37,7 @@ def test_mpi_gives_the_bits_of_threads(ranks: int, asked: list[str]) -> None:
         assert by_threads(ranks, name) == digests[name], name
 
 
-@pytest.mark.parametrize("model", ["llama", "pictures", "experts"])
+@pytest.mark.parametrize("model", long_but(["llama", "pictures", "experts"], ["experts"]))
 def test_what_is_cut_changes_no_bit(model: str) -> None:
     # The same sums over the same ranks: only where Parameters and moments lie differs.
     assert by_threads(2, f"{model}:data") == by_threads(2, f"{model}:zero3")

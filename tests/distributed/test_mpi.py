@@ -10,12 +10,13 @@ import pytest
 import luminal as lm
 from luminal.runtime.collectives.mpich import wheel_file
 from tests.distributed.running import needs_mpi, under_mpiexec
+from tests.long_share import mostly_long
 
 PROGRAM = str(Path(__file__).with_name("mpi_conformance.py"))
 
 
 @needs_mpi()
-@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("count", mostly_long([2, 3, 4], 1))
 def test_cases(count: int) -> None:
     ended = under_mpiexec(count, PROGRAM).end()
     assert ended.status == 0, ended.err

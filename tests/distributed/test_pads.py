@@ -20,6 +20,7 @@ from luminal.distribute.parts import part, unpadded
 from luminal.distributed import run_local
 from luminal.memory.state import Assignable, State
 from tests.distributed.whole import layout_of, on_one, on_ranks
+from tests.long_share import long_but, mostly_long
 
 Array = np.ndarray[Any, Any]
 MESHES = (Mesh((2,), ("a",)), Mesh((4,), ("a",)), Mesh((2, 2), ("a", "b")), Mesh((8,), ("a",)))
@@ -50,7 +51,7 @@ USES: dict[str, Callable[[lm.Tensor, lm.Tensor], lm.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", long_but(USES, [*USES][::2]))
 def test_pads_do_not_leak(use: str) -> None:
     rng = np.random.default_rng(3)
     for mesh in MESHES:
@@ -130,7 +131,7 @@ def step(rows: int, words: int, mesh: Mesh) -> tuple[lm.Graph, lm.Parameter, lm.
     return graph, table, head
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", mostly_long([2, 4], 1))
 def test_a_rank_gives_and_takes_its_real_rows(ranks: int) -> None:
     rows, words = 9, 13
     ids = np.random.default_rng(1).integers(0, words, rows)

@@ -16,6 +16,7 @@ from luminal.distribute.plans import follow
 from luminal.memory.state import Assignable
 from luminal.models.train import ModelSettings, new_llama, next_token_loss
 from tests.distributed.whole import on_one, on_ranks, spread
+from tests.long_share import mostly_long
 
 BATCH: dict[str, Spec] = {"ids": (("data",), ()), "targets": (("data",), ())}
 
@@ -124,7 +125,7 @@ def test_a_parameter_is_gathered_anew_for_each_reader() -> None:
         ("tensor+zero1", (2, 2), ("tensor", "data")),
     ],
 )
-@pytest.mark.parametrize("order", ["tree", "engine"])
+@pytest.mark.parametrize("order", mostly_long(["tree", "engine"], 1))
 def test_all_ranks_together_take_the_step_of_one(
     plan: str, shape: tuple[int, ...], names: tuple[str, ...], order: str
 ) -> None:

@@ -66,8 +66,9 @@ def test_layers_are_laid_out_in_the_bytes_of_the_format(kind: str, bits: float) 
     assert exe.memory_report().derived_bytes <= weights * bits / 8
 
 
-@pytest.mark.parametrize("tied", mostly_long([False, True], 1))
-@pytest.mark.parametrize("kind", mostly_long(["q8_0", "q4_0"], 1))
+@pytest.mark.long
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
 def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cx = recorded(llama(kind, tied), cached=False)
     ids = np.random.default_rng(0).integers(0, VOCABULARY, LONGEST)

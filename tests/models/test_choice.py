@@ -220,7 +220,7 @@ def test_options_that_leave_nothing(backend: str, temperature: float) -> None:
     assert chosen(LOGITS[:1], draws, backend)["tokens"] == [NOTHING_LEFT]
 
 
-@pytest.mark.parametrize("temperature", mostly_long([1e-3, 1e-45, 1e-30, 1e-38, 1e-60], 2))
+@pytest.mark.parametrize("temperature", mostly_long([1e-45, 1e-3, 1e-30, 1e-38, 1e-60], 1))
 @pytest.mark.parametrize(
     "filters", [{}, {"top_p": 0.9}, {"min_p": 0.1}, {"typical_p": 0.9}], ids=str
 )

@@ -18,6 +18,7 @@ from luminal.models.architectures import decoder_of
 from luminal.models.checkpoint import load_checkpoint
 from luminal.models.llama import Llama, LlamaConfig
 from tests.close import close_to_greatest
+from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[str, Array]
@@ -70,7 +71,7 @@ def logits(model: Any) -> Array:
     return np.asarray(lm.compile(cx)(ids=ids)["logits"])
 
 
-@pytest.mark.parametrize("side", [[128, 128], None], ids=["blocks", "tensor"])
+@pytest.mark.parametrize("side", mostly_long([[128, 128], None], 1), ids=["blocks", "tensor"])
 def test_they_are_read_and_kept(side: list[int] | None, tmp_path: Path) -> None:
     values = saved(tmp_path, side)
     plain, kept = (

@@ -98,7 +98,8 @@ of all kinds, of Q4_0.
 """
 
 
-@pytest.mark.parametrize("kind", long_but(BY_BYTES, ("q4_0",)))
+@pytest.mark.long
+@pytest.mark.parametrize("kind", BY_BYTES)
 def test_perplexity_by_bytes(kind: str, source: Path, shared_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     if BLOCKS[kind.upper()].size > 128:

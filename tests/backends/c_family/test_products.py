@@ -10,6 +10,7 @@ from luminal.kernel.product_blocks import Products
 from tests.backends.c_family.dialects import CHECKED, checked
 from tests.backends.groups.product_graphs import GRAPHS, case
 from tests.backends.on_device import check_case, compiled_on
+from tests.long_share import long_but
 from tests.simt.launching import DeviceFault
 
 SAMPLE = ("product", "linear", "convolution", "dims")
@@ -21,7 +22,7 @@ def check(dialect: str, name: str) -> None:
     check_case(compiled_on(checked(dialect), run.graph), run, 1.0)
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", long_but(SAMPLE, SAMPLE[2:]))
 @pytest.mark.parametrize("dialect", CHECKED)
 def test_a_sample_of_products(dialect: str, name: str) -> None:
     check(dialect, name)

@@ -27,7 +27,7 @@ def test_random_scans(name: str, seed: int) -> None:
     check_scan(partial(compiled_on, checked(name)), seed, MOST)
 
 
-@pytest.mark.parametrize("seed", mostly_long(range(200, 240), 2))
+@pytest.mark.parametrize("seed", mostly_long(range(200, 240), 1))
 @pytest.mark.parametrize("name", CHECKED)
 def test_random_sorts(name: str, seed: int) -> None:
     backend = replace(checked(name), costs_of=small_blocks)

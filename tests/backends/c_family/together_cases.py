@@ -25,7 +25,6 @@ from luminal.base.errors import CompileError, DeviceError
 from luminal.runtime import together
 from luminal.runtime.executable import Executable
 from luminal.runtime.report import Report, TaskTime
-from tests.backends.c_family.small_models import CHECKS
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case, random_case
 from tests.long_share import mostly_long
@@ -281,7 +280,7 @@ def test_each_wait_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
             return out
 
         monkeypatch.setattr(together, "waits", without)
-        assert "race" in {broken("blocks", hold) for hold in HOLDS}, dropped
+        assert any(broken("blocks", hold) == "race" for hold in HOLDS), dropped
 
 
 def test_a_cycle_starves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +311,7 @@ def test_parts_of_the_text_are_needed(name: str, monkeypatch: pytest.MonkeyPatch
         return made(source, architecture)
 
     monkeypatch.setattr(COMPILER, "compile", compiled)
-    assert {broken("blocks", hold) for hold in HOLDS} & {"race", "starved"}
+    assert any(broken("blocks", hold) in ("race", "starved") for hold in HOLDS)
 
 
 def left_by(exe: Executable, case: Case) -> dict[str, bytes]:
@@ -345,7 +344,7 @@ def check_seeds(seeds: range) -> None:
 
 
 def test_a_few_random_graphs() -> None:
-    check_seeds(range(10, 16))
+    check_seeds(range(10, 13))
 
 
 @pytest.mark.long
@@ -392,12 +391,16 @@ def check_bits(run: Callable[[], object]) -> None:
 @pytest.mark.long
 def test_a_small_llama_has_the_bits_of_the_list(tmp_path: Path) -> None:
     """Within the reference's bounds, too."""
+    from tests.backends.c_family.small_models import CHECKS  # transformers: seconds of a core
+
     check_bits(lambda: CHECKS["llama"](tmp_path, DEVICE))
 
 
 @pytest.mark.long
 def test_a_small_resnet(tmp_path: Path) -> None:
     """Within the reference's bounds: to run it by the list as well takes minutes."""
+    from tests.backends.c_family.small_models import CHECKS
+
     DRIVER.stand_in_hold(1, 2)
     before = calls("cooperative")
     with config.override(LUMINAL_DISPATCH="one"):

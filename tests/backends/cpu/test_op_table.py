@@ -8,17 +8,12 @@ from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from tests.backends.op_table import check
 from tests.fuzz.cpu_run import compiled
+from tests.long_share import long_but
 
-RARE = (  # long: their neighbours stand for them
-    dtypes.float64, dtypes.float16, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.uint16,
-    dtypes.uint32, dtypes.uint64,
-)  # fmt: skip
+OFTEN = dtypes.float32, dtypes.bfloat16, dtypes.int64, dtypes.bool_
+"""The short tests': the others are long, their neighbours stand for them."""
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [pytest.param(d, marks=pytest.mark.long if d in RARE else ()) for d in dtypes.ALL],
-    ids=str,
-)
+@pytest.mark.parametrize("dtype", long_but(dtypes.ALL, OFTEN), ids=str)
 def test_every_op_agrees_with_the_reference(dtype: DType) -> None:
     check(lambda graph: compiled(graph)[0], dtype)

@@ -73,7 +73,7 @@ def run(kernel: Kernel, expanded: ir.Kernel | None, along_sum: bool = False) -> 
 @pytest.mark.parametrize(
     ("sums", "copies"), [("memory", "lanes"), ("memory", "boxes"), ("tensor", "lanes")]
 )
-@pytest.mark.parametrize("along_sum", [False, True])
+@pytest.mark.parametrize("along_sum", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_ring_by_both_meanings(along_sum: bool, sums: str, copies: str) -> None:
     check_ring(along_sum, sums, copies)
 

@@ -101,7 +101,9 @@ def product(dtype: str, *turned: bool) -> Graph:
 
 # By one meaning and by the other, where rows of lanes load matrices together and where they do not.
 @pytest.mark.parametrize("turned", [(False, False), (True, True)])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", long_but(["bfloat16", "float16", "int8", "float32", "float64"], ("bfloat16", "int8"))
+)
 def test_nvidias_dots_by_both_meanings(dtype: str, turned: tuple[bool, bool]) -> None:
     kernel = placed(product(dtype, *turned), backend(MMA), ALONE)
     (dot,) = dots_of(kernel)

@@ -46,7 +46,7 @@ def check(name: str, dtype: str, most: int | None) -> None:
     check_choices(name, run, stages, backend(), [rule, *sample(name, others, most)])
 
 
-@pytest.mark.parametrize("name", mostly_long(NAMES, len(NAMES) // 6))
+@pytest.mark.parametrize("name", mostly_long(NAMES, len(NAMES) // 9))
 def test_one_pass_and_some_choices(name: str) -> None:
     check(name, "float32", BUILDS)
 
@@ -56,7 +56,7 @@ def test_masks_along_what_only_results_have_bound_no_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", mostly_long(["plain", "one query", "log-sum-exp beside", "causal"], 3)
+    "name", mostly_long(["plain", "one query", "log-sum-exp beside", "causal"], 1)
 )
 def test_in_float64(name: str) -> None:
     check(name, "float64", 1)

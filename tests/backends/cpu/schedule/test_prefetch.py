@@ -23,6 +23,7 @@ from luminal.shape.expression import ZERO
 from tests.backends.cpu.tile_builder import native
 from tests.close import close_each
 from tests.fuzz.cpu_run import compiled
+from tests.long_share import mostly_long
 from tests.machines import LEVELS, NARROWER
 
 TINY = replace(detect(), l3_bytes=1 << 10)  # a cache that hardly anything fits
@@ -112,7 +113,7 @@ def scores(
     return kernel
 
 
-@pytest.mark.parametrize("cap", ["native", NARROWER])
+@pytest.mark.parametrize("cap", mostly_long(["native", NARROWER], 1))
 @pytest.mark.parametrize(
     ("rows", "width", "dtype", "is_fetched"),
     [

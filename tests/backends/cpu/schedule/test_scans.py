@@ -13,6 +13,7 @@ import luminal as lm
 from luminal.compiler.compile import lower_to_program
 from luminal.kernel.tile_text import to_text
 from tests.close import close
+from tests.long_share import long_rows
 from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]
@@ -38,15 +39,16 @@ def is_close(y: Array, expected: Array, tolerance: float = 1e-5) -> None:
     np.testing.assert_allclose(y, expected, 0, tolerance * scale)
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis"),
-    [
-        ((1,), 0), ((15,), 0), ((16,), 0), ((33,), 0), ((1000,), 0), ((LONG,), 0),
-        ((3, 30_011), 1), ((20, 4099), 1), ((1, LONG), 1), ((LONG, 1), 0), ((30_011, 3), 0),
-        ((2, 20_011, 3), 1), ((3, 2, 12_007), 2), ((1 << 17,), 0), ((4001, 3), 1), ((700, 8), 1),
-        ((700, 9), 1),
-    ],
-)  # fmt: skip
+SHAPES: list[tuple[tuple[int, ...], int]] = [
+    ((1,), 0), ((15,), 0), ((16,), 0), ((33,), 0), ((1000,), 0), ((LONG,), 0),
+    ((3, 30_011), 1), ((20, 4099), 1), ((1, LONG), 1), ((LONG, 1), 0), ((30_011, 3), 0),
+    ((2, 20_011, 3), 1), ((3, 2, 12_007), 2), ((1 << 17,), 0), ((4001, 3), 1), ((700, 8), 1),
+    ((700, 9), 1),
+]  # fmt: skip
+"""And the axes that are scanned."""
+
+
+@pytest.mark.parametrize(("shape", "axis"), long_rows(SHAPES, [*SHAPES[::3], ((30_011, 3), 0)]))
 def test_sums_products_and_extremes_of_any_shape(shape: tuple[int, ...], axis: int) -> None:
     x = RNG.standard_normal(shape, np.float32)
     wide = x.astype(np.float64)

@@ -10,8 +10,15 @@ from luminal.compiler.compile import lower_by_stages
 from luminal.program.steps import KernelStep
 from tests.backends.cpu.schedule.knob_choices import check_choices, sample
 from tests.backends.cpu.schedule.spaces import GRAPHS, case, choices
+from tests.long_share import long_but
 
 BUILDS = 2  # choices of a graph that are built in one test; all are placed and verified
+SHORT = (
+    "broadcast", "transposed", "concat", "pad", "row sum", "softmax", "column sums of open dims",
+    "column sums of a triangle", "sums of several axes", "matmul and epilogue", "linear",
+    "vector matrix", "dynamic matmul", "conv 3x3", "max pool", "several roots", "bf16 turned",
+    "bf16 skinny", "i8 linear", "i8 two",
+)  # fmt: skip
 
 
 def check(name: str, most: int | None) -> None:
@@ -20,7 +27,7 @@ def check(name: str, most: int | None) -> None:
     check_choices(name, run, stages, backend, sample(name, choices(stages, backend), most))
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", long_but(GRAPHS, SHORT))
 def test_some_schedules_of_each_kernel(name: str) -> None:
     check(name, BUILDS)
 

@@ -121,6 +121,7 @@ def test_a_winner_is_made_again_without_a_process(monkeypatch: pytest.MonkeyPatc
     assert (second.fast_seconds, second.best_seconds) == (2e-6, 1e-6)
 
 
+@pytest.mark.long
 def test_two_processes_choose_the_same_program(tmp_path: Path) -> None:
     code = """
 import sys

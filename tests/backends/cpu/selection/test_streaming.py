@@ -12,6 +12,7 @@ import pytest
 
 import luminal as lm
 from luminal.compiler.compile import lower_to_program
+from tests.long_share import long_but
 from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]
@@ -97,7 +98,7 @@ def scores_of(inputs: dict[str, Array]) -> Array:
     return np.asarray(q @ np.swapaxes(k, -1, -2) * 0.25)
 
 
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", long_but(SIZES, SIZES[1:]))
 @pytest.mark.parametrize("name", MAPS)
 def test_a_map_between_two_products(name: str, sizes: tuple[int, int, int]) -> None:
     ours, theirs = MAPS[name]
@@ -109,7 +110,7 @@ def test_a_map_between_two_products(name: str, sizes: tuple[int, int, int]) -> N
     near(one_kernel(cx, inputs, 10 * sizes[1] * sizes[2])["y"], wanted)
 
 
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", long_but(SIZES, SIZES[1:]))
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_a_reduction_of_a_product(name: str, sizes: tuple[int, int, int]) -> None:
     ours, theirs = REDUCTIONS[name]
