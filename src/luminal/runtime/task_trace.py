@@ -31,9 +31,9 @@ def tasks(calls: Sequence[Stamped], rows: Sequence[KernelRow], tick: float) -> t
         for site, units, times in zip(call.sites, call.words[..., 0], seconds, strict=True):
             row = rows[site]
             for group, (unit, moments) in enumerate(zip(units, times, strict=True)):
-                said = number, row.label, row.kernel, group, int(unit)
-                task = TaskTime(*said, *map(float, moments))
-                timed.append(task._replace(origin=row.origin))
+                came, began, ended = map(float, moments)
+                said = row.label, row.kernel, group, int(unit), came, began, ended, row.origin
+                timed.append(TaskTime(number, *said))
             number += 1
     return tuple(timed)
 

@@ -121,8 +121,8 @@ def test_pairs_of_other_halves_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
     """Of one factor alone: its pairs are those of neighbours."""
     own = Products.point
 
-    def wrong(self: Products, copy: Any, step: Any, here: Any, number: int = 0) -> Any:
-        return own(self, copy, step, here, 1 - number if copy.side and number else number)
+    def wrong(self: Products, side: int, step: Any, here: Any, number: int = 0) -> Any:
+        return own(self, side, step, here, 1 - number if side and number else number)
 
     monkeypatch.setattr(Products, "point", wrong)
     with pytest.raises(AssertionError, match="Mismatched"):
