@@ -7,6 +7,7 @@ gives, and of the functions that run it. `include/luminal.h` has the same record
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,9 @@ from luminal.memory.data import array_of
 
 SYMBOL, VERSION = "luminal_model", 1
 CPUINFO = Path("/proc/cpuinfo")
+PAGE = 1 << 16
+"""Where the weights begin in a file of their own; the stamp of their program stands before."""
+_MAP_FIXED = 0x10  # on Linux
 
 _Address, _Int, _Text = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 
@@ -49,6 +53,7 @@ class _Model(ctypes.Structure):
         ("version", _Int), ("title", _Text), ("cpu", _Text),
         *_counted("features", _Text), *_counted("dims", _Dim), *_counted("inputs", _Value),
         *_counted("outputs", _Value), *_counted("states", _State), *_counted("messages", _Text),
+        ("weights", _Address), ("weight_bytes", _Int), ("weight_file", _Text), ("stamp", _Text),
         ("memory", _Int),
         ("shapes", ctypes.CFUNCTYPE(None, _Address, _Address)),
         ("run", ctypes.CFUNCTYPE(_Int, _Address, _Address, _Address, _Int)),
@@ -242,7 +247,33 @@ def _load(path: str | Path, file: Path) -> ExportedProgram:
             f"{path}: needs a CPU with {', '.join(lacks)} (it was made for {model.cpu.decode()}); "
             "export it with LUMINAL_TARGET=avx2 or baseline"
         )
+    if model.weights:
+        _map_weights(file.parent / model.weight_file.decode(), model)
     return ExportedProgram(file, model)
+
+
+def _map_weights(file: Path, model: Any) -> None:
+    """Maps the file of weights to the place that the library keeps free for them."""
+    stamp = model.stamp
+    try:
+        with open(file, "rb") as stream:
+            head, size = stream.read(len(stamp)), stream.seek(0, os.SEEK_END)
+            if head != stamp or size < PAGE + model.weight_bytes:
+                raise LoadError(
+                    f"{file}: these are not the weights of this program, or not all of them; it "
+                    f"needs {PAGE + model.weight_bytes:,} bytes of stamp {stamp.decode()[:12]}"
+                )
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.mmap.restype = _Address
+            libc.mmap.argtypes = (_Address, ctypes.c_size_t, *(ctypes.c_int,) * 3, _Int)
+            flags = mmap.MAP_PRIVATE | _MAP_FIXED
+            place = libc.mmap(
+                model.weights, model.weight_bytes, mmap.PROT_READ, flags, stream.fileno(), PAGE
+            )
+            if place != model.weights:
+                raise LoadError(f"{file}: cannot be mapped: {os.strerror(ctypes.get_errno())}")
+    except OSError as error:
+        raise LoadError(f"{file}: the program's weights: {error.strerror}") from None
 
 
 def _rows(model: Any, name: str) -> Iterator[Any]:

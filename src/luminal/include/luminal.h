@@ -10,7 +10,7 @@
      void *outputs[] = {y};
      error = luminal_run(model, dims, inputs, outputs, 0);
 
-   Compile with -ldl where the C library is older than glibc 2.34. Arrays are row-major, of the
+   With -std=c99 define _DEFAULT_SOURCE before it. Compile with -ldl where the C library is older than glibc 2.34. Arrays are row-major, of the
    shapes that `luminal_extents` tells for given dims. Memory for runs is the library's own, laid out
    for the greatest dims: a run allocates nothing. A model runs once at a time. */
 
@@ -18,9 +18,13 @@
 #define LUMINAL_H
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,6 +69,10 @@ typedef struct {
     const luminal_state *states;
     int64_t n_messages;
     const char *const *messages;
+    void *weights; /* where weights of a file of their own belong; else NULL */
+    int64_t weight_bytes;
+    const char *weight_file; /* as seen from the program's folder */
+    const char *stamp;       /* with which that file begins; weights follow at 65536 */
     int64_t memory; /* bytes that runs use, beside weights, arguments and results */
     void (*shapes)(const int64_t *dims, int64_t *extents);
     int64_t (*run)(const int64_t *dims, const void *const *inputs, void *const *outputs,
@@ -100,6 +108,30 @@ static inline int luminal_has(const char *feature) {
     return 0;
 }
 
+/* Maps the weights of a file of their own to where they belong; 0, or an error is in the text. */
+static inline int luminal_weights(const luminal_model *model, const char *path) {
+    char name[4096], head[65];
+    const char *slash = strrchr(path, '/');
+    int length = slash && model->weight_file[0] != '/' ? (int)(slash - path + 1) : 0;
+    snprintf(name, sizeof name, "%.*s%s", length, path, model->weight_file);
+    size_t stamp = strlen(model->stamp);
+    struct stat status;
+    int file = open(name, O_RDONLY);
+    int fits = file >= 0 && stamp < sizeof head && fstat(file, &status) == 0 &&
+               status.st_size >= 65536 + model->weight_bytes &&
+               read(file, head, stamp) == (ssize_t)stamp && !memcmp(head, model->stamp, stamp);
+    void *place = fits ? mmap(model->weights, (size_t)model->weight_bytes, PROT_READ,
+                              MAP_PRIVATE | MAP_FIXED, file, 65536)
+                       : MAP_FAILED;
+    if (file >= 0) close(file);
+    if (place == model->weights) return 0;
+    snprintf(luminal_text, sizeof luminal_text, "%.400s: %s", name,
+             file < 0 ? "there is no such file of weights"
+             : !fits  ? "these are not the weights of this program, or not all of them"
+                      : "cannot be mapped");
+    return 1;
+}
+
 /* The program in a file, which stays loaded, once for a process; NULL with a text in *error where it cannot run here. A
    file that was cut short is refused by Python's loader only: check sizes of what you copy. */
 static inline const luminal_model *luminal_open(const char *path, const char **error) {
@@ -125,6 +157,10 @@ static inline const luminal_model *luminal_open(const char *path, const char **e
             *error = luminal_text;
             return NULL;
         }
+    }
+    if (model->weights && luminal_weights(model, path)) {
+        *error = luminal_text;
+        return NULL;
     }
     return model;
 }

@@ -6,9 +6,10 @@ leaves inputs and States as they were.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -463,12 +464,18 @@ class Executable:
             )
         return self._stage(stage)
 
-    def export(self, path: str | Path, dims: Mapping[str, int | Interval] | None = None) -> Path:
+    def export(
+        self,
+        path: str | Path,
+        dims: Mapping[str, int | Interval] | None = None,
+        weights: str | Path | None = None,
+    ) -> Path:
         """Writes the program as one file that runs without Luminal, from Python and from C: native
         code for this CPU (or LUMINAL_TARGET's), and weights and States as they are now.
 
         `dims`: the greatest value, or the least and the greatest, of dims: memory is laid out for
-        them, and runs beyond them are refused. `lm.load_exported(path)` runs it, and
+        them, and runs beyond them are refused. `weights`: a file of their own for weights, which is
+        found from the program's folder. `lm.load_exported(path)` runs it, and
         `include/luminal.h` of the package says how C does. An existing file is replaced once the
         new one is whole. Raises CompileError for programs of other backends, of several ranks, with
         Python in them, or with dims without an end; InputError for a path that cannot be written.
@@ -484,8 +491,14 @@ class Executable:
             self._leaves.check_weights([])
             interface = self._interface(dict(dims or {}))
             variants = [(variant.intervals, variant.runner) for variant in self._variants]
-            with replacing(path) as file:
-                runner.export(cast(BinaryIO, file), interface, variants)
+            with ExitStack() as files:
+                apart = None
+                if weights is not None:
+                    apart = cast(BinaryIO, files.enter_context(replacing(weights)))
+                    place = os.path.relpath(Path(weights).resolve(), Path(path).resolve().parent)
+                    interface = replace(interface, weights=place)
+                file = cast(BinaryIO, files.enter_context(replacing(path)))
+                runner.export(file, interface, variants, apart)
         return Path(path)
 
     def _interface(self, ends: dict[str, Any]) -> Interface:

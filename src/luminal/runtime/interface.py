@@ -27,7 +27,8 @@ class Argument:
 @dataclass(frozen=True, slots=True)
 class Interface:
     """What a run takes and gives. `dims` have their least and greatest values, `requirements` the
-    words of who breaks them; `checks` say which inputs (by number) are indices.
+    words of who breaks them; `checks` say which inputs (by number) are indices, and `weights` the
+    file of weights, as seen from the library's folder.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Interface:
     outputs: tuple[Argument, ...]
     requirements: Mapping[Expression, str]
     checks: tuple[tuple[int, IndexInput], ...]
+    weights: str | None = None
 
 
 @runtime_checkable
@@ -43,8 +45,13 @@ class Exporting(Protocol):
     """A runner whose program can be written as a library."""
 
     def export(
-        self, file: BinaryIO, interface: Interface, variants: Sequence[tuple[Intervals, Any]]
+        self,
+        file: BinaryIO,
+        interface: Interface,
+        variants: Sequence[tuple[Intervals, Any]],
+        weights: BinaryIO | None,
     ) -> None:
         """Writes the programs of one graph's variants, this runner's among them, each with the dims
-        that it takes. Raises CompileError for what cannot be in a library.
+        that it takes; the weights into a file of their own if there is one. Raises CompileError
+        for what cannot be in a library.
         """

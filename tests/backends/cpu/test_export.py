@@ -263,6 +263,34 @@ def test_from_c(tmp_path: Path, in_c: Path) -> None:
     assert "no.lum" in done.stdout
 
 
+def test_weights_in_a_file_of_their_own(tmp_path: Path, in_c: Path) -> None:
+    exe, folder = linear(), tmp_path / "weights"
+    folder.mkdir()
+    file, weights = tmp_path / "linear.lum", folder / "linear.weights"
+    inside = exe.export(tmp_path / "inside.lum").stat().st_size
+    exe.export(file, weights=weights)
+    assert file.stat().st_size < inside
+    x = (0.125 * (np.arange(33 * 8) % 37) - 2).astype(np.float32).reshape(33, 8)
+    wanted = exe(x=x)["y"]
+    done = subprocess.run([in_c, file, "33"], capture_output=True, text=True, check=True)
+    values = done.stdout.splitlines()[1].split()
+    assert [float.fromhex(word) for word in values] == wanted.reshape(-1).tolist()
+    whole = weights.read_bytes()
+    for data in (b"", whole[:70], whole[:-1], b"x" + whole[1:]):
+        weights.write_bytes(data)
+        with pytest.raises(lm.LoadError, match="these are not the weights of this program"):
+            lm.load_exported(file)
+        done = subprocess.run([in_c, file, "3"], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "linear.weights: these are not the weights" in done.stdout
+    weights.unlink()
+    with pytest.raises(lm.LoadError, match="the program's weights: No such file"):
+        lm.load_exported(file)
+    weights.write_bytes(whole)
+    folder = tmp_path.rename(tmp_path.with_name("moved"))
+    assert np.array_equal(lm.load_exported(folder / "linear.lum")(x=x)["y"], wanted)
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

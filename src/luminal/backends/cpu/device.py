@@ -109,12 +109,16 @@ class CpuRunner:
         self.ranks.is_alone = True
 
     def export(
-        self, file: BinaryIO, interface: Interface, variants: Sequence[tuple[Intervals, Any]]
+        self,
+        file: BinaryIO,
+        interface: Interface,
+        variants: Sequence[tuple[Intervals, Any]],
+        weights: BinaryIO | None,
     ) -> None:
         """Writes programs of one graph, this one among them, as a library."""
         from luminal.backends.cpu.export import write_library
 
-        write_library(file, interface, variants)
+        write_library(file, interface, variants, weights)
 
     def worth(self, awake: bool) -> float:
         """The seconds that a team must save to be used: of workers `awake`, or of any."""

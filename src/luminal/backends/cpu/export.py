@@ -8,6 +8,8 @@ greatest dims, and stands in the library as zeros that take no room in the file.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -18,7 +20,15 @@ from luminal.backends.cpu.cpu_flags import flags
 from luminal.backends.cpu.launch_ir import KERNEL, LAUNCH, RUN
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.linker import KERNEL as KERNEL_SYMBOL
-from luminal.backends.cpu.shared_object import Blob, Code, write
+from luminal.backends.cpu.shared_object import (
+    FIXED,
+    SEGMENT,
+    Blob,
+    Code,
+    fixed_bytes,
+    write,
+    write_fixed,
+)
 from luminal.backends.cpu.standalone_ir import HELPERS, Body, table_global, text_global, within
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
 from luminal.base.errors import CompileError
@@ -407,6 +417,10 @@ class Exported:
         words += [self._text(f"{self._machine.triple.split('-')[0]} {self._machine.cpu}".strip())]
         for count, (name, cells) in zip((*counts, len(self._messages)), rows, strict=True):
             words += [count, self._table(f"all.{name}", cells) if cells else 0]
+        apart = self._interface.weights
+        place = f"@{FIXED}" if apart and self._fixed() else 0
+        name, stamp = (apart or "", self._stamp()) if place else ("", "")
+        words += [place, fixed_bytes(self._fixed()), self._text(name), self._text(stamp)]
         words += [self._memory, "@shapes", "@run", "@reset"]
         self._globals.append(table_global(SYMBOL, words).replace("internal ", "", 1))
 
@@ -416,16 +430,35 @@ class Exported:
         count = sum(s.name == state.name for s in before[: before.index(state)])
         return f"{state.name}.{count + 1}" if count else state.name
 
+    def _fixed(self) -> list[Blob]:
+        return [blob for blob in self._blobs.values() if blob.data is not None]
+
+    @functools.cache  # noqa: B019
+    def _stamp(self) -> str:
+        """What tells the weights of this program from those of others."""
+        digest = hashlib.sha256()
+        for blob in self._fixed():
+            digest.update(str(blob.size).encode())
+            digest.update(blob.data or b"")
+        return digest.hexdigest()
+
     def _argument(self, argument: Any, name: str = "") -> list[int | str]:
         shape = ", ".join(map(str, argument.shape))
         texts = self._text(name or argument.name), self._text(argument.dtype.name)
         return [*texts, argument.dtype.size, len(argument.shape), self._text(f"[{shape}]")]
 
-    def write(self, file: BinaryIO, variants: Sequence[tuple[Mapping[str, Interval], Any]]) -> None:
-        """Writes the library of these programs."""
+    def write(
+        self,
+        file: BinaryIO,
+        variants: Sequence[tuple[Mapping[str, Interval], Any]],
+        weights: BinaryIO | None,
+    ) -> None:
+        """Writes the library of these programs, its weights into a file of their own if there is
+        one.
+        """
         lines = [*self.run(variants), *self.shapes(), *self.reset()]
         self.describe()
-        outside = [*self._kernels.values(), *self._blobs]
+        outside = [*self._kernels.values(), *self._blobs, FIXED]
         declared = [f"@{name} = external global i8" for name in outside]
         state_of_runs = [
             "@busy = internal global i64 0", "@ready = internal global i1 false",
@@ -437,13 +470,19 @@ class Exported:
         team = compiler.object_code(team_ir(plain.triple, systems.find, False), plain)
         entries = {name: name for name in ("luminal_team_init", "luminal_run")}
         codes = [Code(driver, {SYMBOL: SYMBOL}), Code(team, entries), *self._codes]
-        write(file, codes, [*self._blobs.values()], SYMBOL)
+        write(file, codes, [*self._blobs.values()], SYMBOL, weights is None)
+        if weights is not None:
+            weights.write(self._stamp().encode().ljust(SEGMENT, b"\0"))
+            write_fixed(weights, self._fixed())
 
 
 def write_library(
-    file: BinaryIO, interface: Interface, variants: Sequence[tuple[Mapping[str, Interval], Any]]
+    file: BinaryIO,
+    interface: Interface,
+    variants: Sequence[tuple[Mapping[str, Interval], Any]],
+    weights: BinaryIO | None,
 ) -> None:
     """Writes programs of one graph as a shared object. Raises CompileError for what cannot be in
     one.
     """
-    Exported(interface, variants[0][1].target).write(file, variants)
+    Exported(interface, variants[0][1].target).write(file, variants, weights)

@@ -3,8 +3,9 @@
 Our own linker has all that is hard: an object's distances are filled in before, and what is left
 are whole addresses, each either the library's own start and a number (a relative relocation) or
 that of a function of libc or libm, by its name. Weights lie in the file as they lie in memory, so
-that loading reads none of them: pages come when they are used, and processes share them. What holds
-zeros takes memory and no file.
+that loading reads none of them: pages come when they are used, and processes share them. Where they
+have a file of their own, the library keeps their place in memory free, and who loads it maps that
+file there: no address changes. What holds zeros takes memory and no file.
 
 ELF: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html; numbers of relocations: the
 psABIs of x86-64 and AArch64.
@@ -64,12 +65,38 @@ class _Segment(NamedTuple):
     in_memory: int
 
 
-def write(file: BinaryIO, codes: Sequence[Code], blobs: Sequence[Blob], export: str) -> None:
-    """Writes the library, of which others see `export` only.
+FIXED = "fixed.begin"
+"""The name under which code finds where the data that is only read begins."""
+
+
+def fixed_bytes(blobs: Sequence[Blob]) -> int:
+    """The bytes from `FIXED` to the end of all data that is only read."""
+    end = 0
+    for blob in blobs:
+        if blob.data is not None:
+            end = aligned(end, DATA) + blob.size
+    return end
+
+
+def write_fixed(file: BinaryIO, blobs: Sequence[Blob]) -> None:
+    """Writes the data that is only read as it lies in memory from `FIXED` on."""
+    end = 0
+    for blob in blobs:
+        if blob.data is not None:
+            file.write(b"\0" * (-end % DATA))
+            end = aligned(end, DATA) + blob.size
+            file.write(blob.data)
+
+
+def write(
+    file: BinaryIO, codes: Sequence[Code], blobs: Sequence[Blob], export: str, whole: bool = True
+) -> None:
+    """Writes the library, of which others see `export` only; without the data that is only read,
+    whose place stays free, if it is not to be `whole`.
 
     Raises CompileError where code is of a kind that is not linked here.
     """
-    layout = _Layout(codes, blobs)
+    layout = _Layout(codes, blobs, whole)
     layout.place()
     layout.write(file, export)
 
@@ -77,7 +104,8 @@ def write(file: BinaryIO, codes: Sequence[Code], blobs: Sequence[Blob], export: 
 class _Layout:
     """Where everything lies: code, then what is written, then what is read only, then tables."""
 
-    def __init__(self, codes: Sequence[Code], blobs: Sequence[Blob]) -> None:
+    def __init__(self, codes: Sequence[Code], blobs: Sequence[Blob], whole: bool) -> None:
+        self._blobs, self._whole = blobs, whole
         self._codes = [(Image(code.data), code.names) for code in codes]
         self._zeros = [blob for blob in blobs if blob.data is None]
         self._fixed = [blob for blob in blobs if blob.data is not None]
@@ -100,7 +128,7 @@ class _Layout:
             self._where |= {name: image.place_of(inner) for name, inner in names.items()}
         self._data_end = end
         self._memory_end = self._put(self._zeros, end)
-        self._weights = aligned(self._memory_end, SEGMENT)
+        self._weights = self._where[FIXED] = aligned(self._memory_end, SEGMENT)
         self._weights_end = self._put(self._fixed, self._weights)
         self._tables = aligned(self._weights_end, SEGMENT)
 
@@ -126,7 +154,8 @@ class _Layout:
                     tables.relocate(word.at, relative, place + word.addend)
         # Behind what takes memory only, places in the file are smaller than in memory.
         weights_at = aligned(self._data_end, SEGMENT)
-        tables_at = aligned(weights_at + self._weights_end - self._weights, SEGMENT)
+        fixed = self._weights_end - self._weights if self._whole else 0
+        tables_at = aligned(weights_at + fixed, SEGMENT)
         code = self._code, self._code_end - self._code
         data, dynamic, sections = tables.bytes(self._tables, tables_at, code, self._dynamic)
         image[self._dynamic : self._dynamic + len(dynamic)] = dynamic
@@ -139,7 +168,9 @@ class _Layout:
         head = self._head(machine.number, segments, tables_at + len(data), len(sections))
         image[: len(head)] = head
         file.write(image)
-        self._write_fixed(file, weights_at)
+        if fixed:
+            file.write(b"\0" * (weights_at - file.tell()))
+            write_fixed(file, self._blobs)
         file.write(b"\0" * (tables_at - file.tell()))
         file.write(data)
         for row in sections:
@@ -153,7 +184,7 @@ class _Layout:
             _Segment(_LOAD, _R, 0, 0, SEGMENT, SEGMENT),
             _Segment(_LOAD, _RX, self._code, self._code, code, code),
             _Segment(_LOAD, _RW, self._data, self._data, in_file, in_memory),
-            _Segment(_LOAD, _R, weights, self._weights, fixed, fixed),
+            _Segment(_LOAD, _R, weights, self._weights, fixed if self._whole else 0, fixed),
             _Segment(_LOAD, _R, tables, self._tables, tables_size, tables_size),
         ]
         return [row for row in rows if row.in_memory]
@@ -168,13 +199,6 @@ class _Layout:
             alignment = SEGMENT if kind == _LOAD else 16
             head += _SEGMENT.pack(kind, flags, offset, start, start, in_file, in_memory, alignment)
         return head
-
-    def _write_fixed(self, file: BinaryIO, begin: int) -> None:
-        for blob in self._fixed:
-            assert blob.data is not None
-            at = begin + self._where[blob.name] - self._weights
-            file.write(b"\0" * (at - file.tell()))
-            file.write(blob.data)
 
 
 class _Tables:
