@@ -18,8 +18,6 @@ from luminal import exported
 from luminal.runtime.executable import Executable
 from tests.fuzz.cpu_run import compiled
 from tests.fuzz.graphs import random_case
-from tests.fuzz.programs.grown import torch_program
-from tests.fuzz.programs.record import case_of, record
 from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
@@ -65,6 +63,9 @@ def run_elsewhere(folder: Path) -> str:
 
 def drawn(folder: Path, seed: int) -> None:
     """A program of the fuzzers: two generators take turns."""
+    from tests.fuzz.programs.grown import torch_program  # asks for PyTorch
+    from tests.fuzz.programs.record import case_of, record
+
     if seed % 2:
         case = random_case(seed)
         exe = compiled(case.graph)[0]
