@@ -18,7 +18,7 @@ from tests.close import close_each
 from tests.long_share import mostly_long
 
 Step = Callable[[lm.Tensor], lm.Tensor]
-CHUNK = 10
+CHUNK = 5
 
 STEPS: tuple[Step, ...] = (
     lambda y: (y + 0.5).tanh(),
@@ -70,7 +70,7 @@ def check(seed: int, depth: int) -> None:
         np.testing.assert_allclose(value, wanted[name], rtol=1e-3, atol=1e-3, err_msg=f"{seed}")
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(200), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(400), 1))
 def test_chains_of_seeds(chunk: int) -> None:
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
         check(seed, random.Random(seed).randint(20, 80))

@@ -15,6 +15,7 @@ from luminal.search.genome import Genome, library_of
 from luminal.search.space import Candidate, Space
 from tests.fuzz.genome_checks import walked_structure
 from tests.fuzz.genome_graphs import GRAPHS
+from tests.long_share import mostly_long
 
 NAMES = ("attention_grouped", "attention_masked", "llama_block", "pools", "convolutions")
 FEW, MANY = 2, 500  # structures of a graph
@@ -85,7 +86,7 @@ def check(name: str, count: int, seed: int) -> None:
             assert len(candidate.program.launches) == len(structure.program.launches)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_long(NAMES, 2))
 def test_any_structure_takes_any_knobs(name: str) -> None:
     check(name, FEW, seed=1)
 

@@ -17,7 +17,11 @@ FEW, MANY, PARTS = 3, 40, 5  # genomes: of a short test; of a long one, and how 
 DECISIVE = ("moe", "moe_blocks")  # their choices are far from ties, which bounds do not see
 
 
-@pytest.mark.parametrize("name", long_but(NETWORKS, NETWORKS.keys() - {"llama", "cnn"}))
+LEFT = {"llama", "cnn", "attention", "attention_bias", "attention_shared"}
+"""Long alone: others are like them, or small."""
+
+
+@pytest.mark.parametrize("name", long_but(NETWORKS, NETWORKS.keys() - LEFT))
 def test_genomes(name: str) -> None:
     check_genomes(NETWORKS[name](), FEW, seed=1, decisive=name in DECISIVE)
 

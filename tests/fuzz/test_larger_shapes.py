@@ -282,7 +282,7 @@ def check_seeds(seeds: range, make: Callable[[int], list[Case]] = cases) -> None
             raise
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(50), 2))
+@pytest.mark.parametrize("chunk", mostly_long(range(50), 1))
 def test_sizes_of_seeds(chunk: int) -> None:
     check_seeds(range(10 * chunk, 10 * (chunk + 1)))
 

@@ -88,7 +88,7 @@ def test_sums_of_rows_and_columns_of_any_shape(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", mostly_long([(1, 1), (3, 5), (2, 8), (0, 4), (3, 33), (33, 3), (1, 130)], 5)
+    "shape", mostly_long([(3, 5), (0, 4), (2, 8), (1, 1), (3, 33), (33, 3), (1, 130)], 3)
 )
 def test_scans_and_sorts_of_any_shape(shape: tuple[int, int]) -> None:
     cx = lm.Graph()

@@ -15,7 +15,7 @@ from tests.backends.on_device import compiled_on
 from tests.long_share import mostly_long
 
 
-@pytest.mark.parametrize("seed", mostly_long(range(60), 8))
+@pytest.mark.parametrize("seed", mostly_long(range(60), 4))
 def test_random_scans(seed: int) -> None:
     check_scan(partial(compiled_on, backend(16)), seed)
 
