@@ -21,7 +21,7 @@ from luminal.shape.expression import TRUE
 from tests.backends.cpu.schedule.knob_choices import placed_choices
 from tests.close import close_each
 from tests.fuzz.cpu_run import compiled
-from tests.long_share import mostly_long
+from tests.long_share import long_but, mostly_long
 
 SHAPES = (
     (9001, 17), (4096, 64), (3000, 200), (2049, 256), (1100, 257), (37, 600, 33), (5000, 3, 20),
@@ -36,7 +36,7 @@ FORMS: dict[str, Callable[[lm.Tensor], lm.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", long_but(SHAPES, SHAPES[::2]), ids=str)
 def test_against_float64(shape: tuple[int, ...]) -> None:
     cx = lm.Graph()
     x = cx.tensor(shape, name="x")
@@ -119,7 +119,7 @@ def walked(cx: lm.Graph, given: dict[str, np.ndarray], most: int) -> dict[int, n
     return found
 
 
-@pytest.mark.parametrize("rows", [40, 45, 7])
+@pytest.mark.parametrize("rows", mostly_long([45, 7, 40], 2))
 @pytest.mark.parametrize("form", FORMS)
 def test_walking_rows_changes_no_bit(form: str, rows: int) -> None:
     cx = lm.Graph()
@@ -131,7 +131,7 @@ def test_walking_rows_changes_no_bit(form: str, rows: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
-@pytest.mark.parametrize("rows", mostly_long([2, 8, 5], 2))
+@pytest.mark.parametrize("rows", mostly_long([8, 2, 5], 1))
 def test_few_rows_by_a_matrix_are_kept_beside_each_other(rows: int, dtype: str) -> None:
     """In scratch, while the matrix passes once: the same bits."""
     rng = np.random.default_rng(rows)
@@ -150,7 +150,9 @@ def test_few_rows_by_a_matrix_are_kept_beside_each_other(rows: int, dtype: str) 
 
 
 @pytest.mark.parametrize("rows", mostly_long([4, 1, 8], 1))
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "bfloat16", "float16", "int32", "float32"])
+@pytest.mark.parametrize(
+    "dtype", mostly_long(["int8", "bfloat16", "float32", "uint8", "float16", "int32"], 3)
+)
 def test_few_rows_by_a_matrix_from_memory(dtype: str, rows: int) -> None:
     """As the rule has them, be they multiplied by dots or not."""
     rng = np.random.default_rng(rows)

@@ -13,6 +13,7 @@ import torch
 import luminal as lm
 from luminal.base.errors import DTypeError, InputError, LuminalError, ShapeError
 from luminal.frontend.graph import Recorder
+from tests.long_share import long_but
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import run
 
@@ -67,7 +68,7 @@ DIVISORS += [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", long_but(BACKENDS, ("cpu",)))
 def test_divisors_like_torch(backend: str) -> None:
     check(DIVISORS, backend)
 
@@ -146,7 +147,7 @@ COUNTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", long_but(BACKENDS, ("cpu",)))
 def test_counts_like_torch(backend: str) -> None:
     check(COUNTS, backend)
 

@@ -14,6 +14,7 @@ import torch
 import luminal as lm
 from luminal.base.errors import DTypeError
 from tests.close import close, close_each
+from tests.long_share import mostly_long
 from tests.numerics.recording import run
 
 Array = np.ndarray[Any, Any]
@@ -44,7 +45,7 @@ BESSEL: dict[str, tuple[str, Array, float]] = {
 WITH_ZEROS = ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1")
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", mostly_long([np.float32, np.float64], 1))
 def test_bessel_functions(dtype: Any) -> None:
     eps = np.finfo(dtype).eps
     given = [x.astype(dtype) for _, x, _ in BESSEL.values()]
@@ -104,7 +105,7 @@ def test_ndtri(dtype: Any) -> None:
     np.testing.assert_allclose(found, theirs.ndtri(p.astype("f8")), 6 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", mostly_long([np.float64, np.float32], 1))
 def test_zeta(dtype: Any) -> None:
     x = np.concatenate([rng.uniform(1.01, 6, 200), [2, 2, 3, 1, 0.5, NAN]]).astype(dtype)
     q = np.concatenate([np.exp(rng.uniform(-3, 4, 200)), [-1.5, -2, -1.25, 2, 2, 2]]).astype(dtype)
@@ -114,7 +115,7 @@ def test_zeta(dtype: Any) -> None:
     np.testing.assert_allclose(found, torch.special.zeta(*wide).numpy(), bound)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("n", mostly_long([0, 1, 7, 2, 3], 3))
 def test_polygamma(n: int) -> None:
     x = np.concatenate([rng.uniform(-5, 0, 200), np.exp(rng.uniform(-3, 5, 200))])
     x = x[abs(x - x.round()) > 0.02]

@@ -16,6 +16,7 @@ import torch
 
 from luminal.base import dtypes
 from luminal.base.errors import DTypeError
+from tests.long_share import long_but, long_rows
 from tests.numerics.recording import run
 from tests.numerics.special_values import BOTH, Array, Op, failures
 
@@ -69,8 +70,13 @@ UNARY = [
 ]
 
 
-@pytest.mark.parametrize("backend", BOTH)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTS, "bool"])
+CELLS = [(dtype, backend) for dtype in (*FLOATS, *INTS, "bool") for backend in BOTH]
+OFTEN = [("float32", "reference"), ("int64", "reference")]
+OFTEN += [(dtype, "cpu") for dtype in ("float32", "bfloat16", "uint8", "int64", "bool")]
+"""The cells of the short tests: the others are like one of them."""
+
+
+@pytest.mark.parametrize(("dtype", "backend"), long_rows(CELLS, OFTEN))
 def test_unary(dtype: str, backend: str) -> None:
     assert failures(UNARY, backend, numbers(dtype)) == []
 
@@ -109,8 +115,7 @@ def pairs(dtype: str) -> tuple[Array, Array]:
     return np.repeat(given, len(given)), np.tile(given, len(given))
 
 
-@pytest.mark.parametrize("backend", BOTH)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTS, "bool"])
+@pytest.mark.parametrize(("dtype", "backend"), long_rows(CELLS, OFTEN))
 def test_pairs(dtype: str, backend: str) -> None:
     assert failures(PAIRS, backend, *pairs(dtype)) == []
 
@@ -150,7 +155,7 @@ def beside(names: list[str], given: list[Any]) -> Iterator[Op]:
             yield Op(f"{name} with {n} at its left", left, divided if name == "truediv" else left)
 
 
-@pytest.mark.parametrize("backend", BOTH)
+@pytest.mark.parametrize("backend", long_but(BOTH, ("cpu",)))
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float32", "bfloat16"])
 def test_numbers_beside_tensors(dtype: str, backend: str) -> None:
     assert failures(list(beside(BINARY, BESIDE)), backend, numbers(dtype)) == []
