@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import platform
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from luminal.backends.cpu import hwcaps
 from luminal.base.dtypes import DType, dtype_of
 from luminal.base.errors import DimError, InputError, LoadError, ShapeError
 from luminal.memory.arrays import Array, address, aligned_empty
@@ -287,11 +289,14 @@ def _addresses(arrays: Sequence[Array]) -> Any:
 
 def _flags(wanted: Sequence[str]) -> frozenset[str]:
     """What the CPU says that it can do; all that is wanted where the system does not tell."""
+    if platform.machine() == hwcaps.MACHINE:
+        able = hwcaps.features(*hwcaps.words())
+        return frozenset(name for name, is_there in able.items() if is_there)
     try:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
         return frozenset(wanted)
-    line = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+    line = next((line for line in lines if line.startswith("flags")), "")
     return frozenset(line.partition(":")[2].split()) or frozenset(wanted)
 
 

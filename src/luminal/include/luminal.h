@@ -58,7 +58,7 @@ typedef struct {
     const char *title; /* what it takes and gives, as a text */
     const char *cpu;   /* for which it was made */
     int64_t n_features;
-    const char *const *features; /* that it needs, by the words of /proc/cpuinfo */
+    const char *const *features; /* that it needs, as `luminal_has` takes them */
     int64_t n_dims;
     const luminal_dim *dims;
     int64_t n_inputs;
@@ -83,30 +83,39 @@ typedef struct {
 /* The error of this thread, as `luminal_open` tells it. */
 static char luminal_text[512];
 
-/* Whether this CPU has a feature; 1 where the system does not tell. */
+#ifdef __aarch64__
+#include <sys/auxv.h>
+
+/* Whether this CPU has a feature, by the kernel's bits; the second word's count on from 64. */
+static inline int luminal_has(const char *feature) {
+    static const struct {
+        const char *name;
+        int bit;
+    } rows[] = {{"neon", 1},     {"lse", 8},  {"fullfp16", 10}, {"rdm", 12},      {"dotprod", 20},
+                {"sve", 22},     {"sve2", 65}, {"i8mm", 77},     {"bf16", 78}};
+    unsigned long words[2] = {getauxval(16), getauxval(26)}; /* AT_HWCAP, AT_HWCAP2 */
+    for (unsigned k = 0; k < sizeof rows / sizeof *rows; ++k)
+        if (!strcmp(feature, rows[k].name)) return (int)(words[rows[k].bit / 64] >> rows[k].bit % 64 & 1);
+    return 0;
+}
+#else
+/* Whether this CPU has a feature, by /proc/cpuinfo; 1 where that does not tell. */
 static inline int luminal_has(const char *feature) {
     static char line[16384];
     static int is_read = 0;
     if (!is_read) {
         FILE *file = fopen("/proc/cpuinfo", "r");
-        while (file && fgets(line, sizeof line, file)) {
-            if (!strncmp(line, "flags", 5) || !strncmp(line, "Features", 8)) {
-                is_read = 1;
-                break;
-            }
-        }
+        while (file && !is_read && fgets(line, sizeof line, file))
+            is_read = !strncmp(line, "flags", 5);
         if (file) fclose(file);
         if (!is_read) return 1;
     }
     size_t length = strlen(feature);
-    for (const char *at = line; (at = strstr(at, feature)) != NULL; at += length) {
-        char after = at[length];
-        if (at > line && (at[-1] == ' ' || at[-1] == '\t' || at[-1] == ':') &&
-            (after == ' ' || after == '\n' || after == '\0'))
-            return 1;
-    }
+    for (const char *at = line; (at = strstr(at, feature)) != NULL; at += length)
+        if (at > line && strchr(" \t:", at[-1]) && strchr(" \n", at[length])) return 1;
     return 0;
 }
+#endif
 
 /* Maps the weights of a file of their own to where they belong; 0, or an error is in the text. */
 static inline int luminal_weights(const luminal_model *model, const char *path) {

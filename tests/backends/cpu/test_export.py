@@ -15,6 +15,7 @@ import pytest
 
 import luminal as lm
 from luminal import exported
+from luminal.backends.cpu import hwcaps
 from luminal.runtime.executable import Executable
 from tests.fuzz.cpu_run import compiled
 from tests.fuzz.graphs import random_case
@@ -311,8 +312,9 @@ def test_files_that_do_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(lm.LoadError, match="there is no such file"):
         lm.load_exported(tmp_path / "none")
     cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("flags\t\t: fpu vme\nFeatures\t: fp\n")
+    cpuinfo.write_text("processor : 0\nflags\t\t: fpu vme\n")
     monkeypatch.setattr(exported, "CPUINFO", cpuinfo)
+    monkeypatch.setattr(hwcaps, "words", lambda: (0, 0, 0))
     with pytest.raises(lm.LoadError, match=r"needs a CPU with .*LUMINAL_TARGET=avx2 or baseline"):
         lm.load_exported(file)
 

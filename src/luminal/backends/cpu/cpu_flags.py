@@ -1,6 +1,7 @@
-"""The features that code may use, by the words of Linux's /proc/cpuinfo.
+"""The features that code may use, by names that are looked up without LLVM: on x86-64 the words of
+Linux's /proc/cpuinfo, on AArch64 LLVM's names of the kernel's bits (`hwcaps.py`).
 
-LLVM has other names for some of them. Only those are listed that change which instructions LLVM
+Only those are listed that change which instructions LLVM
 writes for arithmetic, loads and bits; what an operating system or a cipher uses is no need of ours.
 """
 
@@ -33,15 +34,8 @@ _X86 |= {
     "amx-bf16": "amx_bf16",
 }
 _ARM = {
-    "neon": "asimd",
-    "lse": "atomics",
-    "rdm": "asimdrdm",
-    "fullfp16": "asimdhp",
-    "dotprod": "asimddp",
-    "bf16": "bf16",
-    "i8mm": "i8mm",
-    "sve": "sve",
-    "sve2": "sve2",
+    name: name
+    for name in ("neon", "lse", "rdm", "fullfp16", "dotprod", "bf16", "i8mm", "sve", "sve2")
 }
 # What the levels of LLVM's x86-64-v3 and v4 have beside their vectors: their code may use it.
 _WITH_AVX2 = ("popcnt", "ssse3", "sse4_1", "sse4_2")
