@@ -38,7 +38,8 @@ class _Dim(ctypes.Structure):
 
 class _Value(ctypes.Structure):
     _fields_ = (
-        ("name", _Text), ("dtype", _Text), ("itemsize", _Int), ("rank", _Int), ("shape", _Text)
+        ("name", _Text), ("dtype", _Text), ("itemsize", _Int), ("rank", _Int), ("shape", _Text),
+        ("axes", ctypes.POINTER(_Int)),
     )  # fmt: skip
 
 
@@ -71,6 +72,8 @@ class Argument:
         self.dtype: DType = dtype_of(row.dtype.decode())
         self.shape: str = row.shape.decode()
         self.ndim: int = row.rank
+        self.axes = tuple(row.axes[k] for k in range(row.rank))
+        """Of each axis the number of the dim that it is, or -1."""
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype.short}{self.shape}"
@@ -163,12 +166,13 @@ class ExportedProgram:
         return arrays
 
     def _dims(self, arrays: Sequence[Array], dims: dict[str, int]) -> list[int]:
+        names = [*self.dims]
         for name in dims.keys() - self.dims.keys():
             raise DimError(f"{name}: no such dim; the dims are {', '.join(self.dims) or 'none'}")
         for argument, array in zip(self.inputs, arrays, strict=True):
-            for text, extent in zip(argument.shape[1:-1].split(", "), array.shape, strict=False):
-                if text in self.dims:
-                    dims.setdefault(text, extent)
+            for number, extent in zip(argument.axes, array.shape, strict=True):
+                if number >= 0:
+                    dims.setdefault(names[number], extent)
         for name, (least, most) in self.dims.items():
             if name not in dims:
                 raise DimError(

@@ -37,13 +37,15 @@ typedef struct {
     int64_t least, most;
 } luminal_dim;
 
-/* dtype is NumPy's name of it ("float32", "bfloat16"); shape is a text as "[s, 64]". */
+/* dtype is NumPy's name of it ("float32", "bfloat16"); shape is a text as "[s, 64]", and axes[k] the
+   number of the dim that axis k is, or -1 for another extent: `luminal_extents` gives all. */
 typedef struct {
     const char *name;
     const char *dtype;
     int64_t itemsize;
     int64_t rank;
     const char *shape;
+    const int64_t *axes;
 } luminal_value;
 
 /* What a program keeps from run to run. *data is where the value is now: a run may move it. */

@@ -148,6 +148,20 @@ def test_dims_and_what_is_refused(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["linear.lum"]
 
 
+def test_extents_that_are_not_bare(tmp_path: Path) -> None:
+    cx = lm.Graph()
+    s, odd = cx.dim("s", 1, 9), cx.dim("a, b", 1, 9)
+    x = cx.tensor((s * 2, odd), name="x")
+    z = cx.tensor((odd, s), name='we"ird\n\\ näme,]')
+    (x @ z).output("y")
+    exe = lm.compile(cx)
+    program = lm.load_exported(exe.export(tmp_path / "odd.lum"))
+    arrays = {"x": rows(4)[:, :3], 'we"ird\n\\ näme,]': rows(3)[:, :2]}
+    assert np.array_equal(program(arrays)["y"], exe(arrays)["y"])
+    with pytest.raises(lm.ShapeError, match=r"x: expected shape \(4, 3\), which is \[s \* 2"):
+        program(arrays | {"x": rows(5)[:, :3]})
+
+
 def test_states_go_on_and_indices_are_checked(tmp_path: Path) -> None:
     exe = decoder()
     ids = np.array([3, -50, 49], np.int32)

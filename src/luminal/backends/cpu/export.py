@@ -42,7 +42,7 @@ from luminal.program.launch_list import Program
 from luminal.program.quantities import Quantities
 from luminal.runtime.interface import Argument, Interface, Interval
 from luminal.runtime.table import Table
-from luminal.shape.expression import MAX_DIM, Expression, symbol
+from luminal.shape.expression import MAX_DIM, Expression, Symbol, symbol
 
 SYMBOL = "luminal_model"
 VERSION = 1
@@ -445,7 +445,14 @@ class Exported:
     def _argument(self, argument: Any, name: str = "") -> list[int | str]:
         shape = ", ".join(map(str, argument.shape))
         texts = self._text(name or argument.name), self._text(argument.dtype.name)
-        return [*texts, argument.dtype.size, len(argument.shape), self._text(f"[{shape}]")]
+        axes: list[int | str] = [self._number(extent) for extent in argument.shape]
+        table = self._table(f"axes{len(self._globals)}", axes) if axes else 0
+        return [*texts, argument.dtype.size, len(axes), self._text(f"[{shape}]"), table]
+
+    def _number(self, extent: Expression | int) -> int:
+        """Which dim an extent is; -1 for any other expression."""
+        names = [*self._limits]
+        return names.index(extent.name) if isinstance(extent, Symbol) else -1
 
     def write(
         self,
