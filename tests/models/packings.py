@@ -188,6 +188,118 @@ def bnb4(kind: str = "nf4", size: int = SIZE, nested: bool = False) -> Form:
     return Form(section, pack, "table4" if size == SIZE else None)
 
 
+def compressed(layout: str, weights: Mapping[str, Any], pack: Any, kept: str | None) -> Form:
+    """What llm-compressor's `config.json` says."""
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": None}
+    section = {"quant_method": "compressed-tensors", "format": layout, "ignore": ["lm_head"],
+               "config_groups": {"group_0": group}}  # fmt: skip
+    return Form(section, pack, kept)
+
+
+def ct_packed(bits: int, size: int = SIZE, sym: bool = True, dtype: Any = None) -> Form:
+    def pack(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+        length = columns if size < 0 else size
+        codes, zeros = integers(rng, (rows, columns), bits, length, sym)
+        scales = scales_of(rng, zeros.shape, dtype or ml_dtypes.bfloat16, bits)
+        tensors = {
+            "weight_packed": words(codes, bits),
+            "weight_scale": scales,
+            "weight_shape": np.array([rows, columns], np.int64),
+        }
+        if not sym:
+            tensors["weight_zero_point"] = np.ascontiguousarray(
+                words(np.ascontiguousarray(zeros.T), bits).T
+            )
+        groups = np.arange(columns) // length
+        return tensors, (codes - zeros[:, groups]) * scales[:, groups].astype(np.float64)
+
+    weights = {"num_bits": bits, "type": "int", "symmetric": sym, "group_size": size,
+               "strategy": "channel" if size < 0 else "group"}  # fmt: skip
+    kept = None if not sym and dtype is np.float32 else f"grouped{bits}"
+    return compressed("pack-quantized", weights, pack, kept)
+
+
+def ct_int8(sym: bool = True) -> Form:
+    def pack(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+        codes = rng.integers(-128, 128, (rows, columns)).astype(np.int8)
+        scales = scales_of(rng, (rows, 1), ml_dtypes.bfloat16, 8)
+        tensors = {"weight": codes, "weight_scale": scales}
+        zeros = np.zeros((rows, 1), np.int8)
+        if not sym:
+            zeros = rng.integers(-128, 128, (rows, 1)).astype(np.int8)
+            tensors["weight_zero_point"] = zeros
+        return tensors, (codes.astype(np.int64) - zeros) * scales.astype(np.float64)
+
+    weights = {"num_bits": 8, "type": "int", "symmetric": sym, "strategy": "channel"}
+    return compressed("int-quantized", weights, pack, "grouped8")
+
+
+def float8_codes(rng: np.random.Generator, rows: int, columns: int) -> Array:
+    return rng.uniform(-200, 200, (rows, columns)).astype(ml_dtypes.float8_e4m3fn)
+
+
+def by_rows(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+    codes = float8_codes(rng, rows, columns)
+    scales = rng.uniform(1e-4, 1e-3, (rows, 1)).astype(np.float32)
+    tensors = {"weight": codes, "weight_scale": scales, "input_scale": np.ones(1, np.float32)}
+    return tensors, codes.astype(np.float64) * scales
+
+
+def by_tensor(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+    codes = float8_codes(rng, rows, columns)
+    scale = np.array([7e-4], np.float32)
+    return {"weight": codes, "weight_scale": scale}, codes.astype(np.float64) * scale
+
+
+def by_blocks(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+    codes = float8_codes(rng, rows, columns)
+    scales = rng.uniform(1e-4, 1e-3, (-(-rows // 16), -(-columns // 40))).astype(np.float32)
+    spread = scales[np.arange(rows) // 16][:, np.arange(columns) // 40]
+    return {"weight": codes, "weight_scale": scales}, codes.astype(np.float64) * spread
+
+
+def renamed(pack: Any) -> Any:
+    """Scales as DeepSeek's files call them."""
+
+    def inverse(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+        tensors, values = pack(rng, rows, columns)
+        return {
+            k.replace("weight_scale", "weight_scale_inv"): v for k, v in tensors.items()
+        }, values
+
+    return inverse
+
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def nvfp4(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+    codes = rng.integers(0, 16, (rows, columns))
+    scales = rng.uniform(20, 400, (rows, columns // 16)).astype(ml_dtypes.float8_e4m3fn)
+    of_all = np.array([9000], np.float32)
+    tensors = {
+        "weight_packed": (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8),
+        "weight_scale": scales,
+        "weight_global_scale": of_all,
+    }
+    steps = np.repeat(scales.astype(np.float64) / 9000, 16, 1)
+    return tensors, E2M1[codes] * steps
+
+
+def mxfp4(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
+    codes = rng.integers(0, 16, (rows, columns))
+    scales = rng.integers(118, 123, (rows, columns // 32)).astype(np.uint8)
+    tensors = {
+        "weight_packed": (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8),
+        "weight_scale": scales,
+    }
+    return tensors, E2M1[codes] * np.repeat(2.0 ** (scales.astype(int) - 127), 32, 1)
+
+
+def _float_weights(**more: Any) -> dict[str, Any]:
+    return {"num_bits": 8, "type": "float", "symmetric": True, **more}
+
+
 FORMS: dict[str, Form] = {
     "gptq 4 bits": gptq(4),
     "gptq 4 bits, symmetric": gptq(4, sym=True),
@@ -206,6 +318,42 @@ FORMS: dict[str, Form] = {
     "bitsandbytes nf4, nested": bnb4(nested=True),
     "bitsandbytes fp4": bnb4("fp4"),
     "bitsandbytes nf4, blocks over rows": bnb4(size=80),
+    "fp8 by tensor": Form({"quant_method": "fp8"}, by_tensor, "float8_e4m3fn_tensor"),
+    "fp8 by row": Form({"quant_method": "fbgemm_fp8"}, by_rows, "float8_e4m3fn"),
+    "fp8 by blocks": Form(
+        {"quant_method": "fp8", "weight_block_size": [16, 40]}, renamed(by_blocks), None
+    ),
+    "compressed int4": ct_packed(4),
+    "compressed int4, asymmetric": ct_packed(4, sym=False),
+    "compressed int4, float32 scales": ct_packed(4, sym=False, dtype=np.float32),
+    "compressed int4, a group a row": ct_packed(4, size=-1),
+    "compressed int8, packed": ct_packed(8),
+    "compressed int8": ct_int8(),
+    "compressed int8, asymmetric": ct_int8(sym=False),
+    "compressed fp8 by row": compressed(
+        "float-quantized", _float_weights(strategy="channel"), by_rows, "float8_e4m3fn"
+    ),
+    "compressed fp8 by tensor": compressed(
+        "float-quantized", _float_weights(strategy="tensor"), by_tensor, "float8_e4m3fn_tensor"
+    ),
+    "compressed fp8 by blocks": compressed(
+        "float-quantized",
+        _float_weights(strategy="block", block_structure=[16, 40]),
+        by_blocks,
+        None,
+    ),
+    "compressed nvfp4": compressed(
+        "nvfp4-pack-quantized",
+        _float_weights(num_bits=4, strategy="tensor_group", group_size=16),
+        nvfp4,
+        "nvfp4",
+    ),
+    "compressed mxfp4": compressed(
+        "mxfp4-pack-quantized",
+        _float_weights(num_bits=4, strategy="group", group_size=32),
+        mxfp4,
+        "mxfp4",
+    ),
 }
 
 

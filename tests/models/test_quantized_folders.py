@@ -31,7 +31,7 @@ from tests.models.packings import (
     write,
 )
 
-SHORT = "gptq 4 bits", "awq", "bitsandbytes nf4"
+SHORT = "gptq 4 bits", "awq", "bitsandbytes nf4", "compressed int4, asymmetric"
 
 
 def floats_of(values: Tensors) -> Llama:

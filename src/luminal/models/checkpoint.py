@@ -254,7 +254,6 @@ def folder_config(folder: Path) -> dict[str, Any]:
 
 
 _PACKED = {
-    "compressed-tensors": "compressed-tensors (vLLM's: fp8, int8 and int4 of several layouts)",
     "hqq": "HQQ",
     "aqlm": "AQLM",
     "quanto": "quanto",

@@ -94,7 +94,7 @@ def mxfp4(name: str, values: Array) -> Packed:
     specification has it (6.3); what it leaves beyond 6 becomes 6.
     """
     turned, scales = _by_powers(values, GREATEST_POWER)
-    return Packed(_MXFP4, values.shape, {"codes": _pairs(turned, 16), "scales": scales}, name)
+    return Packed(MXFP4, values.shape, {"codes": _pairs(turned, 16), "scales": scales}, name)
 
 
 def mxfp8(name: str, values: Array) -> Packed:
@@ -161,7 +161,7 @@ def nvfp4(name: str, values: Array) -> Packed:
         "scales": scales,
         "scale": np.full((1, 1), of_all, np.float32),
     }
-    return Packed(_NVFP4, values.shape, data, name)
+    return Packed(NVFP4, values.shape, data, name)
 
 
 def _unpack_nvfp4(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
@@ -204,8 +204,8 @@ FLOAT8: Mapping[str, Format] = {
 }
 """Of codes and scales (blocks down, blocks across), by kind."""
 _MXFP8 = Format("mxfp8", _mxfp8_codes, _unpack_mxfp8, blocks=_mxfp8_blocks)
-_MXFP4 = Format("mxfp4", _mxfp4_codes, _unpack_mxfp4, blocks=_mxfp4_blocks)
-_NVFP4 = Format("nvfp4", _nvfp4_codes, _unpack_nvfp4, blocks=_nvfp4_blocks)
+MXFP4 = Format("mxfp4", _mxfp4_codes, _unpack_mxfp4, blocks=_mxfp4_blocks)
+NVFP4 = Format("nvfp4", _nvfp4_codes, _unpack_nvfp4, blocks=_nvfp4_blocks)
 PACKED: Mapping[str, tuple[int, Pack]] = {
     **dict(_float8_kinds(dtypes.float8_e4m3fn)),
     **dict(_float8_kinds(dtypes.float8_e5m2)),

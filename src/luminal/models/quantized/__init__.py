@@ -11,20 +11,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from luminal.base.errors import LoadError
+from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.fields import Fields
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import Array, is_there
-from luminal.models.quantized import awq, bitsandbytes, float8, gptq
+from luminal.loaders.shown import shown
+from luminal.models.quantized import awq, bitsandbytes, compressed, float8, gptq
 from luminal.models.quantized.parts import Loaded
 
 READERS: Mapping[str, Callable[[Mapping[str, Array], Fields, bool, Path], Loaded]] = {
     "gptq": gptq.read,
     "awq": awq.read,
     "bitsandbytes": bitsandbytes.read,
+    "compressed-tensors": compressed.read,
     "fp8": float8.read,
     "fbgemm_fp8": float8.read,
 }
 """By `quant_method`."""
+CODES = "int8", "uint8", "float8_e4m3fn", "float8_e5m2"
+"""Dtypes of which no weight is without a scale."""
 FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
 """Where the methods' first programs wrote what later stood in `config.json`."""
 
@@ -63,4 +69,12 @@ def read(
     or the section.
     """
     fields = Fields(section, config, "quantization_config")
-    return READERS[section["quant_method"]](tensors, fields, keep, path)
+    loaded = READERS[section["quant_method"]](tensors, fields, keep, path)
+    for name, array in loaded.tensors.items():
+        if not isinstance(array, Packed) and str(array.dtype) in CODES:
+            raise LoadError(
+                f"{path}: {loaded.method}: tensor {shown(name)} is {array.dtype}"
+                f"{shown(list(array.shape))}, and no scale is there beside it; download the file "
+                "again"
+            )
+    return loaded

@@ -32,7 +32,7 @@ Side = tuple[int, int] | None
 
 def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) -> Loaded:
     """The weights of such a checkpoint. Raises LoadError."""
-    side = _side(section)
+    side = side_of(section)
     kind = "scales by tensor or row" if side is None else f"scales by {side[0]} x {side[1]}"
     loaded = Loaded(f"fp8, {kind}", keep, {})
     modules = []
@@ -50,10 +50,10 @@ def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) 
             if codes.dtype != NARROW:
                 parts = Parts(loaded.method, module, {_stem(part, end): codes}, path)
                 raise parts.wrong(_stem(part, end), f"must be {CODES}, as {shown(name)} scales it")
-        elif end == ENDS[0]:
+        elif end is not None and part.startswith(("weight", "gate_up_proj", "down_proj")):
             raise LoadError(
                 f"{path}: {loaded.method}: there is {shown(name)}, and no {CODES} that it scales, "
-                "under its name without _scale_inv; download the file again"
+                f"under its name without {end}; download the file again"
             )
         elif not OF_ACTIVATIONS.fullmatch(name):
             loaded.tensors[name] = array
@@ -70,7 +70,7 @@ def _stem(name: str, end: str) -> str:
     return name.removesuffix(end)
 
 
-def _side(section: Fields) -> Side:
+def side_of(section: Fields) -> Side:
     """Rows and columns of a block, where scales are by blocks."""
     said = section.values.get("weight_block_size")
     match said:

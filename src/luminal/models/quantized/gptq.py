@@ -66,16 +66,5 @@ def _integers(parts: Parts, bits: int, size: int | None, more: int) -> Integers:
     # the greatest is 0.
     zeros = zeros + np.uint8(more) & np.uint8((1 << bits) - 1)
     codes = np.ascontiguousarray(unpacked(words.T, bits))
-    order = _order(parts, columns, size)
+    order = parts.order("g_idx", columns, size) if "g_idx" in parts.arrays else None
     return Integers(bits, codes, zeros, np.ascontiguousarray(scales), size, order)
-
-
-def _order(parts: Parts, columns: int, size: int) -> Array | None:
-    """The group of each input, where they are not in order."""
-    if "g_idx" not in parts.arrays:
-        return None
-    groups = parts.array("g_idx", "int32", (columns,))
-    count = -(-columns // size)
-    if groups.min() < 0 or groups.max() >= count:
-        raise parts.wrong("g_idx", f"must hold numbers of {count} groups, from 0")
-    return None if np.array_equal(groups, np.arange(columns) // size) else groups

@@ -84,6 +84,14 @@ class Parts:
             raise self.wrong(part, "holds NaN or infinity, and must hold finite numbers")
         return array
 
+    def order(self, part: str, columns: int, size: int) -> Array | None:
+        """The group of each column, None where groups of `size` columns lie in order."""
+        groups = self.array(part, "int32", (columns,))
+        count = -(-columns // size)
+        if groups.min() < 0 or groups.max() >= count:
+            raise self.wrong(part, f"must hold numbers of {count} groups, from 0")
+        return None if np.array_equal(groups, np.arange(columns) // size) else groups
+
     def name(self, part: str) -> str:
         """The tensor's name in the file."""
         return f"{self.module}.{part}" if part else self.module
