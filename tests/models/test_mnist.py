@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.long_share import long_rows
 from tests.models.digits import check_digits
 
 
 @pytest.mark.parametrize(
     ("backend", "count"),
-    [("reference", 20), ("cpu", 1000), pytest.param("cpu", 10000, marks=pytest.mark.long)],
+    long_rows([("reference", 20), ("cpu", 1000), ("cpu", 10000)], [("cpu", 1000)]),
 )
 def test_accuracy(shared_data: Path, backend: str, count: int) -> None:
     check_digits(shared_data, backend, count)

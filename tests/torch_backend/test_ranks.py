@@ -44,15 +44,11 @@ def on_ranks(module: str, *arguments: object, tmp_path: Path) -> list[list[Any]]
 
 
 @needs_gloo
+@pytest.mark.long  # even one network: two processes that load PyTorch and its compiler
 @pytest.mark.parametrize(
     ("how", "names"),
-    [
-        ("tensors", ["gated"]),
-        *(pytest.param(how, names, marks=pytest.mark.long) for how, names in (
-            ("tensors", OF_GATED), *((how, [*NETWORKS]) for how in ("data", "reduced", "sharded"))
-        )),
-    ],
-)  # fmt: skip
+    [("tensors", OF_GATED), *((how, [*NETWORKS]) for how in ("data", "reduced", "sharded"))],
+)
 def test_losses_are_those_of_eager_mode(how: str, names: list[str], tmp_path: Path) -> None:
     module = "tests.torch_backend.rank_networks"
     for *trained, (_, left) in on_ranks(module, how, *names, tmp_path=tmp_path):

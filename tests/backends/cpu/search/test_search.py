@@ -208,6 +208,7 @@ def test_a_request_is_made_again_when_its_process_was_killed(monkeypatch: Any) -
     assert not found.decision.startswith("the fast program runs")
 
 
+@pytest.mark.long
 def test_the_second_interrupt_ends_a_loop_of_searches(monkeypatch: Any) -> None:
     def interrupted(self: Log, side: str, count: int = 1) -> None:
         raise KeyboardInterrupt
@@ -300,6 +301,7 @@ def test_a_fast_program_is_enough_where_the_options_say_so() -> None:
         assert "is within stop_below_us=1e+09: nothing else was tried" in found.decision
 
 
+@pytest.mark.long
 def test_a_budget_without_time_for_a_candidate_decides_nothing() -> None:
     brief = CompilationMode.TimeBudget(1e-3)
     for _ in range(2):
@@ -346,6 +348,7 @@ def test_a_decision_of_other_code_makes_no_program(
     assert searches._replay(space, OLD) is None
 
 
+@pytest.mark.long
 def test_a_decision_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     enough = lm.SearchOptions(stop_below_us=1e9)  # fast is stored, nothing else is tried
     lm.compile(mlp(), mode="optimal", search=enough)
