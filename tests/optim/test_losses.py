@@ -174,3 +174,17 @@ def test_targets_that_are_broadcast_are_warned_of(name: str) -> None:
     loss(column, row.unsqueeze(1))
     loss(column, cx.tensor((), name="number"))
     loss(row, np.ones(8, np.float32))
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+def test_a_target_that_is_no_class_is_refused_and_an_ignored_one_is_not(loss: Any) -> None:
+    cx = lm.Graph()
+    x, t = cx.tensor((6, 4), name="x"), cx.tensor((6,), lm.int64, "t")
+    loss(x, t, ignore_index=9).output("y")
+    exe = lm.compile(cx, "reference")
+    allowed = np.array([0, 3, 9, 9, 1, 2])
+    expected = getattr(TF, loss.__name__)(torch.tensor(X), torch.tensor(allowed), ignore_index=9)
+    close(exe({"x": X, "t": allowed})["y"], expected.numpy())
+    for wrong in (4, 10, -100):
+        with pytest.raises(lm.InputError, match=rf"t: index {wrong} is out of range .* of 4"):
+            exe({"x": X, "t": np.array([0, 3, 9, wrong, 1, 2])})

@@ -152,6 +152,14 @@ def line_here() -> Line | None:
     return None if frame is None else _line(frame)
 
 
+def user_level() -> int:
+    """The `stacklevel` by which a warning of the function that asks is of the user's line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _kind(frame.f_code) != _OUTSIDE:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def recorded_here(call: str) -> Recorded | None:
     """Where what is not a value comes from: the line that is being executed."""
     module = now.get()

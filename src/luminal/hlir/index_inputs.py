@@ -17,6 +17,7 @@ from luminal.base.errors import InputError
 from luminal.base.lines import Recorded, told
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import (
+    ConstantAttrs,
     InputAttrs,
     LoopAttrs,
     ViewAttrs,
@@ -42,13 +43,17 @@ class IndexInput:
 
     name: str
     extent: Expression
-    steps: tuple[Node, ...]  # the Casts and Views that matter for which elements are read
+    steps: tuple[Node, ...]  # that matter for which elements are read: Casts, Views, `_ignored`
     recorded: Recorded | None = field(default=None, compare=False)
 
     def check(self, array: Array, dims: Mapping[str, int]) -> None:
         """Raises OutOfRangeError, which names the first index that is out of range."""
         indices = array
         for node in self.steps:
+            number = _ignored(node)
+            if number is not None:
+                indices = np.where(indices == number, indices.dtype.type(0), indices)
+                continue
             assert node.op.evaluate is not None
             (indices,) = node.op.evaluate(node.attrs, dims, [indices])
         if not indices.size:
@@ -149,8 +154,36 @@ def _input_below(value: Value, outer: Arguments, depth: int) -> tuple[str, tuple
                     return None
                 steps.append(node)
             value = node.args[0]
+        elif _ignored(node) is not None:
+            steps.append(node)
+            value = node.args[1]
         else:
             return None
+
+
+def _ignored(node: Node) -> int | None:
+    """The number c of `Select(x != c, x, 0)`, as losses record it of targets that do not count."""
+    if node.op.name != "Select":
+        return None
+    condition, x, other = node.args
+    if condition.node.op.name != "Xor" or _literal(other) != 0:
+        return None
+    equal, true = condition.node.args
+    if equal.node.op.name != "Equal" or equal.node.args[0] != x or _literal(true) is not True:
+        return None
+    number = _literal(equal.node.args[1])
+    return None if number is None else int(number)
+
+
+def _literal(value: Value) -> Any:
+    """The number that a value is everywhere; None where it is more than a scalar that was given."""
+    node = value.node
+    if isinstance(node.attrs, ViewAttrs) and node.attrs.view.domain.is_const:
+        node = node.args[0].node
+    attrs = node.attrs
+    if not isinstance(attrs, ConstantAttrs) or attrs.shape:
+        return None
+    return np.frombuffer(attrs.data, attrs.dtype.numpy)[0].item()
 
 
 def _reads_all(node: Node) -> bool:

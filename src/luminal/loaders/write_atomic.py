@@ -50,7 +50,8 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         descriptor = os.open(draft, _NEW, 0o666)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        fix = "; make the folder first" if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{path}: cannot be written: {error.strerror}{fix}") from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

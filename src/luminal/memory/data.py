@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from luminal.base.dtypes import ALL, DType, default_dtype, dtype_of, float32
-from luminal.base.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError, InputError, LuminalError, ShapeError
 from luminal.memory.dlpack import imported
 
 Array = np.ndarray[Any, Any]
@@ -107,6 +107,10 @@ def _stacked(name: str, data: Iterable[Any]) -> Array:
     """Arrays in lists, along new first dims."""
     try:
         return np.stack([array_of(item, None, name) for item in data])
+    except InputError as error:  # of a Tensor in it that has no value yet
+        raise DTypeError(f"{error}; a list of Tensors becomes one Tensor by lm.stack") from None
+    except LuminalError:
+        raise
     except ValueError:
         raise _ragged(name) from None
 

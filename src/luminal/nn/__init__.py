@@ -5,6 +5,7 @@ GatedFeedForward, SwiGLU, MoE, RelativeBias.
 """
 
 from luminal.base.near_names import with_suggestions
+from luminal.frontend.foreign import absent
 from luminal.frontend.random.keyed import keyed
 from luminal.memory.state import Parameter
 from luminal.nn import functional, init, utils
@@ -338,3 +339,7 @@ __all__ = [
 ]
 
 with_suggestions(each for each in map(globals().get, __all__) if isinstance(each, type))
+
+
+def __getattr__(name: str) -> object:
+    raise absent("luminal.nn", name, lambda known: False)

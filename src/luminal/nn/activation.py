@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from luminal.base.dtypes import float32
 from luminal.base.errors import ShapeError
-from luminal.frontend.handle import describe
+from luminal.frontend.handle import describe, is_tensor
 from luminal.frontend.random.drawing import rrelu
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
-from luminal.nn.module import Module
+from luminal.nn.module import Module, no_tensor
 
 
 class _Activation(Module):
@@ -25,6 +25,8 @@ class _Activation(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
+        if not is_tensor(x):
+            raise no_tensor(self, x)
         return getattr(x, self.method)(*self.options)  # type: ignore[no-any-return]
 
 

@@ -39,7 +39,7 @@ class _Window(Module):
         if in_channels % groups or out_channels % groups:
             raise ShapeError(
                 f"{name}: {in_channels} and {out_channels} channels do not divide into "
-                f"{groups} groups"
+                f"{groups} groups; choose groups that divide both"
             )
         self.kernel_size = per_dim(name, "kernel_size", kernel_size, self.rank)
         self.groups = groups

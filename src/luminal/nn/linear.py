@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from luminal.base.dtypes import float32
+from luminal.base.errors import ShapeError
 from luminal.frontend.matrices.products import bilinear
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.init import Draw
-from luminal.nn.module import Module
+from luminal.nn.module import Module, unfit
 
 
 def near_zero(fan_in: int) -> Draw:
@@ -44,7 +45,10 @@ class Linear(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in_features) times the weight: (..., out_features)."""
         # The cast keeps the product's dtype: a bias that is wider must not widen all that follows.
-        y = self.product(x, self.weight)
+        try:
+            y = self.product(x, self.weight)
+        except ShapeError:
+            raise unfit(self, x, tuple(self.weight.shape[1:]), "in_features") from None
         return y if self.bias is None else (y + self.read(self.bias, x)).cast(y.dtype)
 
 

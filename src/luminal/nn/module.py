@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.base import lines
@@ -20,10 +22,17 @@ from luminal.base.dtypes import (
     float64,
     int8,
 )
-from luminal.base.errors import DTypeError, InputError, LoadError, LuminalError
+from luminal.base.errors import (
+    DTypeError,
+    GraphError,
+    InputError,
+    LoadError,
+    LuminalError,
+    ShapeError,
+)
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.graph import Recorder, parameter_names, recording_into
-from luminal.frontend.handle import Array, is_tensor
+from luminal.frontend.handle import Array, describe, is_tensor
 from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.random.keyed import checked_seed
 from luminal.frontend.tensor import Tensor
@@ -54,7 +63,14 @@ class Module:
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module records."""
-        raise NotImplementedError(f"{type(self).__name__}: write forward(self, ...)")
+        kind = type(self).__name__
+        names = [name for cls in type(self).__mro__ if _is_of_users(cls) for name in vars(cls)]
+        like = get_close_matches("forward", names, 1)
+        has = f" (it has {like[0]!r})" if like else ""
+        raise NoForwardError(
+            f"{kind}: has no forward{has}, so it cannot be called; write "
+            f"def forward(self, ...) in class {kind}"
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         outer = parameter_names.get()
@@ -102,10 +118,7 @@ class Module:
         if parameter is None:
             return None
         if not is_tensor(x):
-            raise DTypeError(
-                f"{type(self).__name__}: takes Tensors, got a {type(x).__name__}; pass "
-                "lm.as_tensor(x), or call lm.jit(model) or a function under @lm.jit with arrays"
-            )
+            raise no_tensor(self, x)
         return x.graph.weight_of(parameter)
 
     # Only what enters a product with a matrix is rounded: norms, rotary positions, attention,
@@ -427,11 +440,13 @@ class Module:
         for path, held in wanted.items():
             shape = getattr(state.get(path), "shape", held.shape)
             if tuple(shape) != held.shape:
-                misfits.append(f"{path}: expected shape {held.shape}, got {tuple(shape)}")
+                turned = "; transpose it" if tuple(shape) == held.shape[::-1] else ""
+                misfits.append(f"{path}: expected shape {held.shape}, got {tuple(shape)}{turned}")
         if misfits:
             problems.append(_listed(misfits))
         if problems:
             name = type(self).__name__
+            problems += _renamed(unexpected, missing) if strict else ()
             raise LoadError(f"{name}: the state_dict does not fit; {'; '.join(problems)}")
 
     def __repr__(self) -> str:
@@ -465,8 +480,43 @@ class Module:
         return f"{type(self).__name__}({inside})"
 
 
+class NoForwardError(GraphError, NotImplementedError):
+    """A module was called whose class has no forward."""
+
+
+def no_tensor(module: Module, x: Any) -> DTypeError:
+    """The error of a module that is called with something else than a Tensor."""
+    name = type(module).__name__
+    if x is None:
+        return DTypeError(
+            f"{name}: takes Tensors, got None; does the forward before it return its result?"
+        )
+    kind = type(x).__qualname__
+    owner = type(x).__module__.partition(".")[0]
+    kind = kind if owner == "builtins" else f"{owner}.{kind}"
+    return DTypeError(
+        f"{name}: takes Tensors, got a {kind}; pass lm.as_tensor(x), or call lm.jit(model) or a "
+        "function under @lm.jit with arrays"
+    )
+
+
+def unfit(module: Module, x: Any, wanted: tuple[int, ...], option: str) -> ShapeError:
+    """The error of a layer that was made for other last dims than x has."""
+    name, count = type(module).__name__, len(wanted)
+    shown = ", ".join(map(str, wanted))
+    has = ", ".join(map(str, x.extents[-count:])) or "none"
+    return ShapeError(
+        f"{name}: {option} is {shown}, but {describe(x)} ends in {has}; make the layer with "
+        f"{option}={has}, or give it what ends in {shown}"
+    )
+
+
 def _is_users(module: Module) -> bool:
-    return not type(module).__module__.startswith("luminal.")
+    return _is_of_users(type(module))
+
+
+def _is_of_users(kind: type) -> bool:
+    return not kind.__module__.startswith(("luminal.", "builtins"))
 
 
 def _names_below(module: Module) -> dict[Any, str]:
@@ -480,7 +530,20 @@ def _names_below(module: Module) -> dict[Any, str]:
         for name, part in below.parts():
             if isinstance(part, Parameter):
                 names.setdefault(part, f"{path}.{name}" if path else name)
+            elif type(part) is list and part and isinstance(part[0], Module | Parameter):
+                _warn_of_list(f"{path}.{name}" if path else name, part[0])
     return names
+
+
+def _warn_of_list(path: str, part: Any) -> None:
+    of, holder = "Modules", "nn.ModuleList"
+    if isinstance(part, Parameter):
+        of, holder = "Parameters", "nn.ParameterList"
+    warnings.warn(
+        f"{path} is a plain list of {of}, which are no parts of the module: no optimizer, "
+        f"state_dict or train() reaches them; write {holder}(...), or a tuple if that is meant",
+        stacklevel=lines.user_level(),
+    )
 
 
 def _with_article(module: Module) -> str:
@@ -522,6 +585,21 @@ def _hint(wanted: Mapping[str, Holder], unexpected: list[str]) -> str:
         if path in wanted and not isinstance(wanted[path], Packed):
             return f"; {path} is packed as {kind} there: lm.quantize(module, {kind!r}) first"
     return ""
+
+
+def _renamed(unexpected: list[str], missing: list[str]) -> Iterator[str]:
+    """What may be done about names: a prefix that is too much or lacks, a name that is like one."""
+    for name in unexpected:
+        for other in missing:
+            if name.endswith(f".{other}"):
+                yield f"take {name.removesuffix(other)!r} off the names"
+                return
+            if other.endswith(f".{name}"):
+                yield f"put {other.removesuffix(name)!r} before the names"
+                return
+    for name in unexpected[:1]:
+        for like in get_close_matches(name, missing, 1, 0.6):
+            yield f"rename {name} to {like}"
 
 
 def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict[str, Any]:

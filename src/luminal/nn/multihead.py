@@ -45,6 +45,7 @@ class MultiheadAttention(Module):
         if embed_dim % num_heads:
             raise ShapeError(
                 f"MultiheadAttention: embed_dim {embed_dim} does not divide into {num_heads} heads"
+                "; choose heads that divide it"
             )
         self.heads, self.head_dim = num_heads, embed_dim // num_heads
         self.batch_first, self.add_zero_attn = batch_first, add_zero_attn

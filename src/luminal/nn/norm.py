@@ -15,7 +15,7 @@ from luminal.frontend.reduce.normalization import batch_norm
 from luminal.frontend.tensor import Tensor
 from luminal.memory.state import Parameter, State
 from luminal.nn import init
-from luminal.nn.module import Module
+from luminal.nn.module import Module, unfit
 from luminal.shape.expression import const, product_of
 
 
@@ -61,7 +61,10 @@ class RMSNorm(Module):
         if self.zero_centered and weight is not None:
             # In float32: 1 + w of bfloat16 would keep 8 bits of w's part in the sum.
             weight = weight.cast(work_dtype(weight.dtype)) + 1
-        return x.rms_norm(self.dims, weight, eps)
+        try:
+            return x.rms_norm(self.dims, weight, eps)
+        except ShapeError:
+            raise unfit(self, x, self.normalized_shape, "normalized_shape") from None
 
 
 class LayerNorm(Module):
@@ -75,16 +78,19 @@ class LayerNorm(Module):
         bias: bool = True,
         dtype: Any = float32,
     ) -> None:
-        shape = _listed(normalized_shape)
-        self.dims = tuple(range(-len(shape), 0))
+        self.normalized_shape = _listed(normalized_shape)
+        self.dims = tuple(range(-len(self.normalized_shape), 0))
         affine = elementwise_affine
-        self.weight, self.bias = _affine(shape, affine, affine and bias, dtype)
+        self.weight, self.bias = _affine(self.normalized_shape, affine, affine and bias, dtype)
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
         weight, bias = self.read(self.weight, x), self.read(self.bias, x)
-        return x.layer_norm(self.dims, weight, bias, self.eps)
+        try:
+            return x.layer_norm(self.dims, weight, bias, self.eps)
+        except ShapeError:
+            raise unfit(self, x, self.normalized_shape, "normalized_shape") from None
 
 
 class HeadNorm(Module):

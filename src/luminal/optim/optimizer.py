@@ -128,7 +128,9 @@ class Optimizer(ABC):
         if is_tensor(held) and isinstance(held.value.node.attrs, WeightAttrs):
             held = held.value.node.attrs.parameter
         if not isinstance(held, Parameter) or not held.dtype.is_float:
-            raise InputError(f"{self._name}: {held!r} is no Parameter of floats")
+            raise InputError(
+                f"{self._name}: {held!r} is no Parameter of floats; pass model.parameters()"
+            )
         if held in self.names:
             raise InputError(f"{self._name}: {self.names[held]} is given twice; give it once")
         self.names[held] = name or held.name

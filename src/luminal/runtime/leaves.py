@@ -9,6 +9,7 @@ from numpy import ndarray
 
 from luminal.base.dtypes import DType
 from luminal.base.errors import InputError
+from luminal.base.near_names import suggestion
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Value
 from luminal.memory.state import Parameter
@@ -131,5 +132,6 @@ class Leaves:
         if parameter is None:
             names = ", ".join([*(spec.name for spec in self._inputs), *self.weights]) or "none"
             name = key if isinstance(key, str) else "this tensor"
-            raise InputError(f"{name}: no such input or weight; this graph takes {names}")
+            like = suggestion(key, [*(spec.name for spec in self._inputs), *self.weights])
+            raise InputError(f"{name}: no such input or weight; this graph takes {names}{like}")
         return parameter

@@ -212,7 +212,12 @@ class Expression:
         return self.value
 
     def __index__(self) -> int:
-        return self.value
+        if self.op != "const":
+            raise DimError(
+                f"{self} is known in a run only; loop over it with lm.scan, or compile for one "
+                "value of it: lm.compile(graph, dims={...})"
+            )
+        return self.constant
 
     if TYPE_CHECKING:  # an Expression may be a Constant, which equals integers
 

@@ -152,12 +152,14 @@ def _hard(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Each target's loss, its weight, and whether it counts; `pick` gives its logarithm."""
     if not target.dtype.is_int:
-        raise DTypeError(f"{what}: the target is {describe(target)}; pass class indices")
+        raise DTypeError(
+            f"{what}: the target is {describe(target)}; pass class indices: .to(lm.int64)"
+        )
     rest = tuple(n for k, n in enumerate(logs.extents) if k != axis)
     if target.extents != rest:
         raise ShapeError(
             f"{what}: the target is {describe(target)}; "
-            f"{describe(logs)} takes ({', '.join(map(str, rest))})"
+            f"{describe(logs)} takes ({', '.join(map(str, rest))}); reshape it"
         )
     # An ignored target may be no class at all; it reads class 0, and the loss is set to 0 after.
     kept = target != ignore_index if _can_equal(ignore_index, target) else target == target
@@ -188,7 +190,8 @@ def _soft(
     """The loss against probabilities of the classes."""
     if target.extents != logs.extents:
         raise ShapeError(
-            f"cross_entropy: probabilities are {describe(target)}; they take {describe(logs)}"
+            f"cross_entropy: probabilities are {describe(target)}; they take {describe(logs)}; "
+            "if these are class indices, write .to(lm.int64)"
         )
     chances = target.cast(logs.dtype)
     if smoothing:

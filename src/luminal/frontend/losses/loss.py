@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from luminal.base.errors import ShapeError
+from luminal.base.lines import user_level
 from luminal.frontend.handle import axes_of, is_tensor, numpy_names
 from luminal.frontend.matrices.matmul import widens
 from luminal.frontend.matrices.norms import vector_norm
@@ -51,7 +52,7 @@ def _pair(what: str, input: Tensor, target: Tensor) -> tuple[list[Tensor], DType
         warnings.warn(
             f"{what}: the input has the shape {shown[0]}, the target {shown[1]}; they are "
             "broadcast, and every pair counts: reshape one to the shape of the other",
-            stacklevel=5,
+            stacklevel=user_level(),
         )
     return _floats(what, input, target)
 

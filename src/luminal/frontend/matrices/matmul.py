@@ -160,7 +160,10 @@ def _check_matmul(x: Tensor, y: Tensor) -> None:
     inner = x.extents[-1], y.extents[max(y.ndim - 2, 0)]
     if inner[0] != inner[1]:
         shapes = " @ ".join(f"({', '.join(map(str, operand.extents))})" for operand in (x, y))
-        raise ShapeError(f"matmul: inner dims differ: {shapes}; {inner[0]} != {inner[1]}")
+        raise ShapeError(
+            f"matmul: inner dims differ: {shapes}; {inner[0]} != {inner[1]}; transpose one, or "
+            "give it another shape"
+        )
 
 
 def sum_products(x: Tensor, y: Tensor, *dims: int) -> Tensor:

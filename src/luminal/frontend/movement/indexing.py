@@ -51,7 +51,7 @@ def wrapped(indices: Tensor, extent: Expression) -> Tensor:
     Constants are wrapped now; they raise ShapeError if they are out of range.
     """
     if not indices.dtype.is_int:
-        raise DTypeError(f"index: {describe(indices)} does not hold integers; cast it")
+        raise DTypeError(f"index: {describe(indices)} does not hold integers; write .to(lm.int64)")
     # What is known now is decided now: a constant index costs a run no comparison, and is refused
     # where it is written.
     array = literal_of(indices)

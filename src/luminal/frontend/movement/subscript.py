@@ -118,7 +118,10 @@ def _entries(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
     entries = [entry for part in key for entry in _entry(x, part)]
     used = len([e for e in entries if e is not None and e is not Ellipsis])
     if used > x.ndim:
-        raise ShapeError(f"index: {used} entries for {describe(x)}, which has {x.ndim} dims")
+        raise ShapeError(
+            f"index: {used} entries for {describe(x)}, which has {x.ndim} dims; give at most one "
+            "for each"
+        )
     gaps = [k for k, e in enumerate(entries) if e is Ellipsis]
     # Two of them would not say which dims each stands for.
     if len(gaps) > 1:
@@ -161,7 +164,7 @@ def _entry(x: Tensor, entry: Any) -> list[Any]:
     if is_tensor(entry) and entry.dtype is dtypes.bool_ and entry.ndim:
         return _positions(x, entry)
     if is_tensor(entry) and not entry.dtype.is_int:
-        raise DTypeError(f"index: {describe(entry)} does not hold integers; cast it")
+        raise DTypeError(f"index: {describe(entry)} does not hold integers; write .to(lm.int64)")
     is_scalar = isinstance(entry, int | Expression | slice) and not isinstance(entry, bool)
     if is_scalar or is_tensor(entry) or entry is None or entry is Ellipsis:
         return [entry]
@@ -222,7 +225,11 @@ def _position(x: Tensor, dim: int, entry: int | Expression) -> Expression:
         position = extent + position
     inside = (position >= 0) & (position < extent)
     if inside.is_const and not inside.value:
-        raise ShapeError(f"index: {entry} is out of range for dim {dim} of {describe(x)}")
+        n = x.extents[dim]
+        raise ShapeError(
+            f"index: {entry} is out of range for dim {dim} of {describe(x)}; "
+            f"indices lie in -{n}..{n - 1}"
+        )
     x.graph.require(inside, f"index {entry}")
     return position
 

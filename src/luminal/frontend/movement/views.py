@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal.base import dtypes
-from luminal.base.errors import ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.creation import position
 from luminal.frontend.handle import (
     Extent,
@@ -17,6 +17,7 @@ from luminal.frontend.handle import (
     axes_of,
     axis_of,
     describe,
+    is_tensor,
     listed,
     numpy_names,
     together,
@@ -58,14 +59,17 @@ def reshape(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
     if unknown:
         rest = _quotient(product_of(x.extents), product_of(literal))
         if rest is None:
-            raise ShapeError(f"reshape: {describe(x)} does not divide into {wanted}")
+            raise ShapeError(
+                f"reshape: {describe(x)} does not divide into {wanted}; the extents beside -1 must "
+                "divide the number of elements"
+            )
         literal.insert(unknown[0], rest)
     try:
         return view_of(x, views.reshape(x.extents, tuple(literal)))
     except ShapeError as error:
         fitted = _of_as_many(x, literal)
         if fitted is None:
-            raise ShapeError(f"reshape: {error}") from None
+            raise ShapeError(f"{error}; one extent may be -1") from None
     return view_of(fitted, views.reshape(fitted.extents, tuple(literal)))
 
 
@@ -234,7 +238,7 @@ def expand(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
     try:
         return view_of(x, views.expand(x.extents, x.graph.extents(kept)))
     except ShapeError as error:
-        raise ShapeError(f"expand: {error}") from None
+        raise ShapeError(f"{error}; repeat copies") from None
 
 
 def broadcast_to(x: Tensor, shape: Sequence[Extent]) -> Tensor:
@@ -371,6 +375,8 @@ def concat(tensors: Sequence[Tensor], dim: int | None = 0) -> Tensor:
     Views that are placed side by side, and Selects between them by position. As in PyTorch, a 1-d
     tensor without elements joins tensors of any rank.
     """
+    if is_tensor(tensors) or is_tensor(dim):
+        raise DTypeError("concat: takes a list of Tensors and a dim; write concat([a, b], dim)")
     if not tensors:
         raise ShapeError("concat: no tensors; give at least one")
     graph, values = together(*tensors)

@@ -142,7 +142,8 @@ class Operands(NamedTuple):
         if wanted != channels or per_group is None or channels.exact_div(groups) is None:
             raise ShapeError(
                 f"{self.what}: {describe(self.weight)} in {groups} groups takes {wanted} "
-                f"channels and gives {out}; {describe(self.x)} has {channels}"
+                f"channels and gives {out}; {describe(self.x)} has {channels}; channels are dim "
+                "1, or the first without batch: permute them there"
             )
         if self.bias is not None and self.bias.extents != (out,):
             raise ShapeError(
