@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import luminal as lm
+from luminal.cli.chat import COMMANDS
 from luminal.cli.main import main
 from luminal.models import LanguageModel, PromptLookup, load
 from luminal.models.chat_template import ChatTemplate
@@ -326,6 +327,34 @@ def test_a_chat_in_the_terminal(
     assert len(answers) == 3
     assert answers[0] == answers[1]
     assert printed.err.count("tokens/s") == 3
+
+
+def test_commands_of_a_chat(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "chat.json"
+    lines = (
+        f"/help\nOnce\n/save {file}\n/system Be brief.\nOnce\n/usr/bin is what?\n"
+        f"/save {tmp_path / 'second.json'}\n/system\n/save {tmp_path / 'third.json'}\n/reste\n"
+    )
+    message = str(chat(monkeypatch, lines, folder))
+    assert message.startswith("luminal: /reste: no such command; did you mean '/reset'?; there are")
+    told = capsys.readouterr()
+    for command in COMMANDS:
+        assert f"{command} " in told.err
+    saved = [json.loads((tmp_path / f"{n}.json").read_text()) for n in ("chat", "second", "third")]
+    assert [message["role"] for message in saved[0]] == ["user", "assistant"]
+    assert saved[0][1]["content"] == told.out.splitlines()[0]
+    roles = ["system", "user", "assistant", "user", "assistant"]
+    assert [message["role"] for message in saved[1]] == roles
+    assert [saved[1][k]["content"] for k in (0, 3)] == ["Be brief.", "/usr/bin is what?"]
+    assert saved[2] == []
+    missing = tmp_path / "none" / "chat.json"
+    assert "make the folder first" in str(chat(monkeypatch, f"/save {missing}\n", folder))
+    assert "takes the name of a file" in str(chat(monkeypatch, "/save\n", folder))
 
 
 def test_an_interrupt_stops_the_answer_only(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from luminal.base.errors import InputError
+from luminal.base.near_names import suggestion
 from luminal.cli.options import (
     Backend,
     ComputeDtype,
@@ -19,11 +22,19 @@ from luminal.cli.options import (
     Template,
     TopP,
 )
+from luminal.loaders.write_atomic import replacing
 
 if TYPE_CHECKING:
     from luminal.models import LanguageModel
 
-HELP = "/reset forgets the chat, /exit ends; Ctrl-C stops an answer"
+COMMANDS = {
+    "/help": "lists these",
+    "/reset": "forgets the chat",
+    "/system TEXT": "tells the model TEXT before the chat, which begins anew; none without TEXT",
+    "/save FILE": "writes the chat as JSON: a list of messages with role and content",
+    "/exit": "ends",
+}
+HELP = "/help lists commands, /exit ends; Ctrl-C stops an answer"
 
 
 def command(
@@ -58,33 +69,81 @@ def command(
         raise InputError(f"chat: {model} is a {type(loaded).__name__}, which does not chat")
     if template is not None:
         loaded.use_template(template.read())
-    begun = [{"role": "system", "content": system}] if system else []
-    loaded.chat_prompt([*begun, {"role": "user", "content": "?"}])  # what is wrong is said now
+    chat = _Chat(loaded)
+    chat.begin(system)  # what is wrong is said now
     if sys.stdin.isatty():
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 (lines are edited and remembered by it)
         typer.echo(HELP, err=True)
     options = {"max_tokens": max_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
-    history = [*begun]
     while (line := _line()) is not None and line != "/exit":
-        if line == "/reset":
-            history = [*begun]
-        elif line:
-            asked = [*history, {"role": "user", "content": line}]
-            try:
-                answer = _answer(loaded, asked, options)
-            except InputError as error:
-                # A script must see the failure in the exit status; a person at a terminal goes on
-                # with a shorter line.
-                if not sys.stdin.isatty():
-                    raise
-                typer.echo(f"luminal: {error} (left out; /reset forgets the chat)", err=True)
-                continue
-            # Only what was answered becomes part of the chat: a line that was refused, as too long,
-            # would make every later one too long as well.
-            history = [*asked, {"role": "assistant", "content": answer}]
-            if stats:
-                typer.echo(loaded.stats.text(), err=True)
+        try:
+            told = chat.command(line) if _COMMAND.match(line) else None
+            if told is not None:
+                typer.echo(told, err=True)
+            elif line:
+                chat.ask(line, options)
+                if stats:
+                    typer.echo(loaded.stats.text(), err=True)
+        except InputError as error:
+            # A script must see the failure in the exit status; a person at a terminal goes on
+            # with a shorter line.
+            if not sys.stdin.isatty():
+                raise
+            typer.echo(f"luminal: {error} (left out; /reset forgets the chat)", err=True)
+
+
+_COMMAND = re.compile(r"/[a-z]+(\s|$)")
+
+
+class _Chat:
+    """What was said so far, and the commands about it."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self._begun: list[dict[str, str]] = []
+        self._history: list[dict[str, str]] = []
+
+    def begin(self, system: str) -> None:
+        """Begins anew. Raises InputError where the model takes no such system message."""
+        begun = [{"role": "system", "content": system}] if system else []
+        self._model.chat_prompt([*begun, {"role": "user", "content": "?"}])
+        self._begun, self._history = begun, [*begun]
+
+    def ask(self, line: str, options: dict[str, Any]) -> None:
+        """Prints the answer. Only what was answered becomes part of the chat: a line that was
+        refused, as too long, would make every later one too long as well.
+        """
+        asked = [*self._history, {"role": "user", "content": line}]
+        answer = _answer(self._model, asked, options)
+        self._history = [*asked, {"role": "assistant", "content": answer}]
+
+    def command(self, line: str) -> str:
+        """Does what a line with a slash asks; what is to be told of it."""
+        name, _, text = (part.strip() for part in line.partition(" "))
+        match name:
+            case "/help":
+                width = max(map(len, COMMANDS))
+                return "\n".join(f"{one:<{width}}  {said}" for one, said in COMMANDS.items())
+            case "/reset":
+                self._history = [*self._begun]
+                return "the chat is forgotten"
+            case "/system":
+                self.begin(text)
+                return "the chat begins anew" + ("" if text else ", without a system message")
+            case "/save":
+                return self._saved(text)
+        names = [one.split()[0] for one in COMMANDS]
+        raise InputError(
+            f"{name}: no such command{suggestion(name, names)}; there are {', '.join(names)}"
+        )
+
+    def _saved(self, file: str) -> str:
+        if not file:
+            raise InputError("/save: takes the name of a file, as /save chat.json")
+        with replacing(file) as stream:
+            stream.write(json.dumps(self._history, indent=2, ensure_ascii=False).encode() + b"\n")
+        return f"{len(self._history)} messages are in {file}"
 
 
 def _line() -> str | None:
