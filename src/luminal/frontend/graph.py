@@ -13,6 +13,7 @@ import numpy as np
 from luminal.base import config, dtypes
 from luminal.base.errors import DimError, GraphError, ShapeError
 from luminal.base.lines import Lines, Recorded, recorded_here
+from luminal.base.markup import card
 from luminal.frontend import creation
 from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Shape, describe
@@ -96,6 +97,19 @@ class Recorder:
         parts = [f"{len(self.builder)} nodes", *([f"{weights} weights"] if weights else [])]
         takes = f"{_some(inputs)} -> {_some(outputs)}"
         return f"<{type(self).__name__} {self.name}: {', '.join(parts)}; {takes}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("dim", f"{dim.name} in {dim.lo}..{dim.hi}") for dim in self.dims.values()]
+        for value in self.leaves.values():
+            kind = "takes" if isinstance(value.node.attrs, InputAttrs) else "weight"
+            rows.append((kind, describe(self.wrap(value))))
+        rows += [
+            ("gives", f"{sink.name}: {sink.value.type}")
+            if isinstance(sink, Output)
+            else ("sets", str(sink.state.name))
+            for sink in self.sinks
+        ]
+        return card(f"{type(self).__name__} {self.name}: {len(self.builder)} nodes", rows)
 
     @property
     def root(self) -> Recorder:

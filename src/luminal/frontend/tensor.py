@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from luminal.base.errors import GraphError, ShapeError
+from luminal.base.markup import card
 from luminal.base.near_names import methods_with_suggestions
 from luminal.frontend import conversion
 from luminal.frontend.foreign import absent
@@ -22,7 +23,7 @@ from luminal.frontend.pointwise.binary import graph_of
 from luminal.frontend.reduce import reductions
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
 from luminal.memory import dlpack
-from luminal.memory.data import is_array
+from luminal.memory.data import is_array, shown_elements
 from luminal.memory.state import Parameter, State
 
 
@@ -162,8 +163,13 @@ class Tensor(Methods):
 
     def __repr__(self) -> str:
         elements = self.graph.known(self.value)
-        shown = "" if elements is None else f"{_elements(elements)}, "
+        shown = "" if elements is None else f"{shown_elements(elements, 'Tensor(')}, "
         return f"Tensor({shown}{describe(self)}, {self.graph.origin(self.value)})"
+
+    def _repr_html_(self) -> str:
+        elements = self.graph.known(self.value)
+        shown = "" if elements is None else shown_elements(elements, "")
+        return card(f"Tensor {describe(self)}", [("is", self.graph.origin(self.value))], shown)
 
     def __len__(self) -> int:
         if self.ndim == 0:
@@ -331,11 +337,6 @@ def _numpys(data: Any) -> Any:
     if type(data) in (list, tuple):
         return type(data)(map(_numpys, data))
     return data
-
-
-def _elements(array: Array) -> str:
-    """An array's elements for a repr: a few of many, in lines that follow `Tensor(`."""
-    return np.array2string(array, separator=", ", prefix="Tensor(", threshold=200, precision=4)
 
 
 methods_with_suggestions(Tensor)

@@ -216,6 +216,11 @@ def _is_in_range(array: Array, dtype: DType) -> bool:
     return array.size == 0 or (low <= int(array.min()) and int(array.max()) <= high)
 
 
+def shown_elements(array: Array, prefix: str) -> str:
+    """An array's elements for a repr: a few of many, in lines that follow the prefix."""
+    return np.array2string(array, separator=", ", prefix=prefix, threshold=200, precision=4)
+
+
 def _shown(data: Any) -> str:
     """`data` for an error text, shortened."""
     text = repr(data)

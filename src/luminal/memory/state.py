@@ -23,6 +23,7 @@ import numpy as np
 from luminal.base import dtypes, forks
 from luminal.base.dtypes import DType
 from luminal.base.errors import ShapeError
+from luminal.base.markup import card
 from luminal.memory import dlpack
 from luminal.memory.arrays import (
     HOST,
@@ -34,7 +35,7 @@ from luminal.memory.arrays import (
     aligned_empty,
     aligned_zeros,
 )
-from luminal.memory.data import array_of
+from luminal.memory.data import array_of, shown_elements
 from luminal.memory.part import Part
 from luminal.memory.row_order import Interleaved
 from luminal.memory.stored import stored_or_array
@@ -43,6 +44,8 @@ A = TypeVar("A")
 
 recorder: ContextVar[Any] = ContextVar("luminal_recorder", default=None)
 """The Recorder of what is being recorded here: in a module's forward that of its arguments."""
+MOST_SHOWN = 1 << 22
+"""Elements of a Parameter whose repr shows some: it may have to decode or copy all of them."""
 _ids = itertools.count()
 _versions = itertools.count(1)
 
@@ -669,8 +672,24 @@ class Parameter(_Held):
         return dlpack.CPU, 0
 
     def __repr__(self) -> str:
+        elements = self._elements("Parameter(")
+        return f"Parameter({elements}{', ' if elements else ''}{self._title})"
+
+    def _repr_html_(self) -> str:
+        return card(f"Parameter {self._title}", text=self._elements(""))
+
+    @property
+    def _title(self) -> str:
         state = "" if self.has_value else ", no value yet"
-        return f"Parameter({self.name}: {self.dtype.short}{list(self.shape)}{state})"
+        return f"{self.name}: {self.dtype.short}{list(self.shape)}{state}"
+
+    def _elements(self, prefix: str) -> str:
+        value = self._peek() if math.prod(self.shape) <= MOST_SHOWN else None
+        return "" if value is None else shown_elements(value, prefix)
+
+    def _peek(self) -> Array | None:
+        """The value, for a repr, which changes nothing and asks no other rank; None without."""
+        return self.numpy() if self.has_value and self.part is None else None
 
 
 Assignable: TypeAlias = State | Parameter

@@ -67,6 +67,11 @@ class DrawnParameter(Parameter):
     def stored(self, buffer: Buffer | None) -> None:
         self._stored = buffer
 
+    def _peek(self) -> Array | None:
+        if self._stored is not None or self.part is not None:
+            return super()._peek()
+        return drawn(self._draw, np.random.default_rng(self._seed), self.shape, self.dtype)
+
     def draw_with(self, draw: Draw) -> None:
         """Another way to draw, with a seed of its own; a value that was set or drawn is kept."""
         self._draw, self._seed = draw, take_seed()

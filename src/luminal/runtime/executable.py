@@ -20,6 +20,7 @@ import numpy as np
 
 from luminal.base import forks
 from luminal.base.errors import CompileError, InputError
+from luminal.base.markup import card
 from luminal.frontend.graph import check_shape
 from luminal.hlir.graph import Graph
 from luminal.hlir.index_inputs import index_inputs
@@ -157,6 +158,12 @@ class Executable:
 
     def __repr__(self) -> str:
         return f"Executable({'; '.join((self.interface, *filter(None, self._condition())))})"
+
+    def _repr_html_(self) -> str:
+        takes, gives = self.interface.split(" -> ")
+        rows = [("takes", takes), ("gives", gives)]
+        rows += [("", said) for said in self._condition() if said]
+        return card("Executable", rows)
 
     def _condition(self) -> Iterator[str]:
         """The parts of the repr: where this executable comes from, and what it has and lacks

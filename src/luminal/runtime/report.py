@@ -299,6 +299,9 @@ class Report:
     def __str__(self) -> str:
         return report_text.text(self)
 
+    def _repr_html_(self) -> str:
+        return report_text.notebook(self)
+
     def to_json(self) -> str:
         """The report as JSON; docs/inspecting.md lists the keys."""
         return json.dumps(self._facts(), indent=2)

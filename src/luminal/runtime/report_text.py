@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from luminal.base.markup import card, table
+
 if TYPE_CHECKING:  # report.py prints itself with what is here
     from luminal.runtime.report import Foresight, KernelRow, Report, SearchSummary
 
@@ -17,20 +19,7 @@ def text(report: Report) -> str:
     """The whole report, the launches first; of several ranks one after the other."""
     if report.ranks:
         return "\n\n".join(f"{title}: {text(one)}" for title, one in report.ranks)
-    dims = ", ".join(f"{name} = {n}" for name, n in report.dims.items())
-    head = f"{launches(len(report.kernels))}, {report.flops:,} flops, {report.bytes:,} bytes"
-    head += f", {report.sent:,} bytes sent" if report.sent else ""
-    head += f", given as {DISPATCHES[report.dispatch]}" if report.dispatch else ""
-    lines = [head + (f" at {dims}" if dims else ""), *_speed(report)]
-    times: tuple[str, ...] = ("us", "share") if report.seconds is not None else ()
-    times += ("roofline", "bound") if report.peaks is not None else ()
-    rows = [("kernel", "label", "trips", "chunks", "flops", "bytes", *times, "of")]
-    rows += [(*_cells(report, row), row.origin) for row in report.kernels]
-    if report.prologue:
-        rows += [("", "-- prologue", *[""] * (len(rows[0]) - 2))]
-        rows += [(*_cells(report, row), row.origin) for row in report.prologue]
-    is_told = any(row.origin for row in (*report.kernels, *report.prologue))
-    lines += table_lines(rows if is_told else [row[:-1] for row in rows])
+    lines = [_head(report), *_speed(report), *table_lines(_rows(report))]
     if report.predicted:
         lines.append(predicted(report))
     if report.tasks:
@@ -42,6 +31,35 @@ def text(report: Report) -> str:
     if report.search is not None:
         lines += _search(report.search)
     return "\n".join(lines)
+
+
+def notebook(report: Report) -> str:
+    """The launches as a table of HTML; of several ranks one after the other."""
+    if report.ranks:
+        return "".join(card(title) + notebook(one) for title, one in report.ranks)
+    said = card("", text="\n".join(lines)) if (lines := _speed(report)) else ""
+    return table(_head(report), _rows(report)) + said
+
+
+def _head(report: Report) -> str:
+    dims = ", ".join(f"{name} = {n}" for name, n in report.dims.items())
+    head = f"{launches(len(report.kernels))}, {report.flops:,} flops, {report.bytes:,} bytes"
+    head += f", {report.sent:,} bytes sent" if report.sent else ""
+    head += f", given as {DISPATCHES[report.dispatch]}" if report.dispatch else ""
+    return head + (f" at {dims}" if dims else "")
+
+
+def _rows(report: Report) -> list[tuple[str, ...]]:
+    """The launches as cells, under their heads."""
+    times: tuple[str, ...] = ("us", "share") if report.seconds is not None else ()
+    times += ("roofline", "bound") if report.peaks is not None else ()
+    rows = [("kernel", "label", "trips", "chunks", "flops", "bytes", *times, "of")]
+    rows += [(*_cells(report, row), row.origin) for row in report.kernels]
+    if report.prologue:
+        rows += [("", "-- prologue", *[""] * (len(rows[0]) - 2))]
+        rows += [(*_cells(report, row), row.origin) for row in report.prologue]
+    is_told = any(row.origin for row in (*report.kernels, *report.prologue))
+    return rows if is_told else [row[:-1] for row in rows]
 
 
 ROUNDS_UP = 0.9995 - 1e-9  # of a unit: three digits of the next smaller one would be 1e+03
