@@ -34,7 +34,6 @@ EXCEPTIONS: Mapping[str, str] = {
     "luminal.onnx.backend:Backend": "ONNX's own interface of backends, which its suite calls",
     "luminal.rolling.roll:_Choice.is_plain": "choices are compared by their fields",
     "luminal.session.parallel:_Wrapped.sync_gradients": "public: as programs were written before",
-    "luminal.training.trainer:Record._repr_html_": "what a notebook shows",
     "luminal.torch_backend.exported:CompiledModel": "public: what `compile_exported` gives",
 }
 """Names that the package does not read and that stay, each with who does: of a module, of a class,
