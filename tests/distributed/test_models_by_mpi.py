@@ -26,7 +26,7 @@ def by_threads(ranks: int, asked: str) -> str:
 @pytest.mark.parametrize(
     ("ranks", "asked"),
     [
-        (2, ["llama:zero3"]),
+        (2, ["experts:zero3"]),
         pytest.param(2, ASKED, marks=pytest.mark.long),
         pytest.param(4, [a for a in ASKED if "tensor" not in a], marks=pytest.mark.long),
     ],

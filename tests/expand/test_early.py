@@ -27,6 +27,7 @@ from luminal.loaders.ggml.packed import packed
 from luminal.program.launch_list import Program, kernel_launches
 from luminal.program.verify import verify as verify_program
 from tests.backends.groups.decode_graphs import decode
+from tests.long_share import mostly_long
 from tests.numerics.byte_products import recorded
 from tests.numerics.packed_blocks import blocks_of
 
@@ -113,7 +114,7 @@ class Noted:
         interpreter.run(kernel, arrays, params, chunks=range(chunk, chunk + 1))
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", mostly_long(GRAPHS, 5))
 def test_what_is_fetched_early_is_what_is_loaded(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -
 FEW_BITS = (("q8_0", 140_000), ("q4_0", 75_000), ("int4", 55_000))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "most"), long_rows(FEW_BITS, [("q4_0", 75_000)]))
 def test_rolled_layers_keep_few_bits(kind: str, most: int) -> None:
     exe = recorded(llama(kind), cached=False).compile()

@@ -26,7 +26,8 @@ from tests.numerics.packed_blocks import blocks_of, values_of
 @pytest.mark.parametrize(
     ("kind", "rows"),
     long_rows(
-        itertools.product(RECORDED, (1, 3, 40)), [*zip(RECORDED, itertools.cycle((1, 3, 40)))]
+        itertools.product(RECORDED, (1, 3, 40)),
+        [*zip(RECORDED, itertools.cycle((1, 3, 40)))][::2],
     ),
 )
 def test_products_are_those_of_the_bytes(kind: str, rows: int) -> None:
@@ -41,7 +42,7 @@ def test_products_are_those_of_the_bytes(kind: str, rows: int) -> None:
         np.testing.assert_array_less(np.abs(found - want), 1e-5 * size + 1e-30)
 
 
-@pytest.mark.parametrize("kind", long_but(KINDS, ("q8_0", "q4_0", "q5_k")))
+@pytest.mark.parametrize("kind", long_but(KINDS, ("q8_0", "q4_0")))
 def test_layers_take_any_shape(kind: str) -> None:
     lm.manual_seed(1)
     layer = lm.nn.Linear(256, 70)
@@ -177,7 +178,7 @@ CONSUMERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("rows", [5, "n"])
+@pytest.mark.parametrize("rows", long_but([5, "n"], ("n",)))
 @pytest.mark.parametrize("length", mostly_long([32, 96], 1))
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_sums_over_products_of_bytes_leave_them_whole(

@@ -27,6 +27,7 @@ def test_large_programs(name: str, update_golden: bool) -> None:
     check(accesses.of_large(name), [name], update_golden)
 
 
+@pytest.mark.long
 def test_floats_of_the_op_table() -> None:
     check(merged(accesses.of_op_table(dtypes.float32)), [], False)
 

@@ -38,7 +38,7 @@ from tests.backends.c_family.offline import skip_without
 from tests.backends.cpu.schedule.cascade_cases import CASES, case
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case
-from tests.long_share import long_but
+from tests.long_share import long_but, mostly_long
 from tests.simt.launching import DeviceFault
 
 NARROW = ("one query", "few queries", "grouped, one query", "relu, few queries")
@@ -64,7 +64,7 @@ def test_attention_on_the_shims(name: str) -> None:
     check_case(compiled_on(made, run.graph), run)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", mostly_long(["bfloat16", "float16"], 1))
 def test_attention_by_apples_matrices(dtype: str) -> None:
     run, made = case("no heads", dtype, widened=True), checked("metal", SIMDGROUP)
     (kernel,) = lower_to_program(run.graph, made).kernels
@@ -129,7 +129,7 @@ KINDS: dict[str, tuple[tuple[int, ...], str, dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize("kind", long_but([*KINDS], ("64",)))
-@pytest.mark.parametrize("chip", ["sm_80", "sm_100a"])
+@pytest.mark.parametrize("chip", long_but(["sm_80", "sm_100a"], ("sm_100a",)))
 def test_nothing_of_a_step_leaves_registers(chip: str, kind: str) -> None:
     skip_without("cuda")
     shape, dtype, options, products = KINDS[kind]

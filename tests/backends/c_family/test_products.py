@@ -23,7 +23,7 @@ def check(dialect: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", long_but(SAMPLE, SAMPLE[2:]))
-@pytest.mark.parametrize("dialect", CHECKED)
+@pytest.mark.parametrize("dialect", long_but(CHECKED, ("cuda", "metal")))
 def test_a_sample_of_products(dialect: str, name: str) -> None:
     check(dialect, name)
 

@@ -16,6 +16,7 @@ from tests.backends.c_family.dialects import CHECKED, DIALECTS, checked
 from tests.backends.c_family.small_models import CHECKS
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import random_case
+from tests.long_share import long_but
 
 CHUNK = 25
 
@@ -39,7 +40,7 @@ class Here:
         return 1
 
 
-@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize("name", long_but(CHECKED, ("cuda", "metal")))
 def test_a_few_random_graphs(name: str) -> None:
     check_seeds(name, range(2))
 

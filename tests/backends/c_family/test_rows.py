@@ -55,6 +55,7 @@ def test_scans_spill_nothing(name: str, architecture: str, scan: str) -> None:
     offline.check(cx.graph(), name, architecture)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "architecture"), long_rows(TARGETS, TARGETS[:1]))
 def test_sorts_of_long_rows_spill_nothing(name: str, architecture: str) -> None:
     skip_without(name)

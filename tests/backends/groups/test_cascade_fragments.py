@@ -116,6 +116,7 @@ def test_attention_by_both_meanings(seed: int) -> None:
     check(seed, SMALL_BLOCKS if seed % 2 else ())
 
 
+@pytest.mark.long
 def test_numbers_of_keys_come_by_the_ring() -> None:
     """What is added to all scores of a key is copied with the keys: no lane waits for it."""
     run, text = drawn(7)

@@ -42,7 +42,7 @@ from tests.backends.groups.matrix_backend import Change, backend, changed, dots_
 from tests.backends.groups.product_graphs import GRAPHS, case, products
 from tests.backends.groups.ring_faults import FAULTS, Fault
 from tests.backends.on_device import check_case
-from tests.long_share import long_but, long_rows
+from tests.long_share import long_but, long_rows, mostly_long
 
 WITHOUT = ("f64", "i32")
 SHORT = ("both turned", "linear", "bf16", "dims", "convolution")
@@ -204,6 +204,7 @@ def test_rings(meaning: str, ring: str) -> None:
     assert is_right(kernel, meaning)
 
 
+@pytest.mark.long
 # What is copied by way of registers goes into the ring too, in time.
 def test_a_ring_of_what_only_one_factor_is_copied_to() -> None:
     cx = lm.Graph()
@@ -335,7 +336,7 @@ def test_bands_are_offered_where_they_divide() -> None:
         placed(whole("bfloat16"), backend(), knobs)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", mostly_long(FAULTS, 3))
 def test_faults_of_rings_are_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
     kernel = placed(whole("bfloat16"), backend(), ring_of(3, MADE_UP))

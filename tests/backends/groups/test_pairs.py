@@ -118,7 +118,7 @@ def test_what_is_read_otherwise_is_stored() -> None:
 FAULTS = ("the wrong half", "the wrong place in the cache", "a row too few")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", mostly_long(FAULTS, 1))
 def test_planted_faults_are_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = kept(3, 2, 6)
     whole, scatter = pairs._of_ends, Stores.scatter

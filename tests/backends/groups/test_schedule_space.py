@@ -42,7 +42,7 @@ def check(name: str, most: int | None) -> None:
             raise
 
 
-@pytest.mark.parametrize("name", long_but(SMALL, ("softmax", "row sum")))
+@pytest.mark.parametrize("name", long_but(SMALL, ("row sum",)))
 def test_some_schedules_of_each_kernel(name: str) -> None:
     check(name, BUILDS)
 

@@ -41,7 +41,7 @@ def launches(graph: Graph, backend: Backend) -> list[str]:
     return [launch.label for launch in walk(lower_to_program(graph, backend).launches)]
 
 
-@pytest.mark.parametrize("name", long_but(ATTENTION, ("grouped, one query", "capped")))
+@pytest.mark.parametrize("name", long_but(ATTENTION, ("grouped, one query", "causal, dynamic")))
 def test_two_kernels_give_what_one_gives(name: str) -> None:
     backend, run = cutting(checked("cuda"), 32), case(name)
     assert len(launches(run.graph, backend)) == 2

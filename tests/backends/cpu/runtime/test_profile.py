@@ -16,6 +16,7 @@ from luminal.base import config
 from luminal.compiler.compile import lower_to_program
 from luminal.runtime.roofline import Peaks
 from tests.backends.cpu.small_programs import ADD, MIX, NOW, Program
+from tests.long_share import mostly_long
 from tests.machines import NARROWER
 
 
@@ -43,7 +44,7 @@ def test_driver_times_every_kernel_and_orders_as_ever(threads: int) -> None:
         assert [row for row, sum_ in enumerate(times) if sum_ > 0] == [1, 2, 4, 8]
 
 
-@pytest.mark.parametrize("level", ["native", NARROWER, "baseline"])
+@pytest.mark.parametrize("level", mostly_long(["native", NARROWER, "baseline"], 2))
 def test_the_greatest_peaks_count(
     level: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from luminal.kernel.tile_ir import Kernel, Load, Runs
 from luminal.kernel.tile_verify import verify
 from luminal.nn.moe import MoE
 from tests.close import close
+from tests.long_share import mostly_long
 from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]
@@ -85,7 +86,7 @@ def runs_in(kernels: Any) -> list[Runs]:
 
 
 @pytest.mark.parametrize("order", ["sorted", "any", "out_of_range"])
-@pytest.mark.parametrize("turned", [True, False], ids=["turned", "straight"])
+@pytest.mark.parametrize("turned", mostly_long([True, False], 1), ids=["turned", "straight"])
 @pytest.mark.parametrize("name", CASES)
 def test_products_by_runs(name: str, turned: bool, order: str) -> None:
     case = CASES[name]

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from tests.long_share import mostly_long
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.int64, np.bool_])
+@pytest.mark.parametrize(
+    "dtype", mostly_long([np.float32, np.int8, np.bool_, np.float64, np.float16, np.int64], 3)
+)
 @pytest.mark.parametrize(
     "shape", [(64, 48), (33, 17), (40, 30), (50, 9), (16, 16), (7, 5), (1, 40)]
 )
