@@ -86,7 +86,8 @@ def _all(names: Iterable[str]) -> list[str]:
 # --- public names ---------------------------------------------------------------------------------
 
 OWNERS = (
-    "luminal", "luminal:Tensor", "luminal.linalg", "luminal.special",
+    "luminal", "luminal:Tensor", "luminal.linalg", "luminal.special", "luminal.fft",
+    "luminal.distributions",
     "luminal.random", "luminal.nn", "luminal.nn.functional", "luminal.optim", "luminal.training",
     "luminal.models", "luminal.distributed", "luminal.array_api", "luminal.array_api.linalg",
 )  # fmt: skip

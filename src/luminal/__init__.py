@@ -14,6 +14,7 @@ from luminal.autograd.transforms import (
     value_and_grad,
     vjp,
 )
+from luminal.autograd.vmap import vmap
 from luminal.base import lazy
 from luminal.base.dtypes import (
     DType,
@@ -48,10 +49,20 @@ from luminal.base.errors import (
 )
 from luminal.base.installation import VERSION as __version__
 from luminal.frontend import foreign
+from luminal.frontend.complex import (
+    ComplexTensor,
+    complex64,
+    complex128,
+    imag,
+    polar,
+    view_as_complex,
+    view_as_real,
+)
+from luminal.frontend.complex import complex_ as complex
 from luminal.frontend.conversion import can_cast, finfo, iinfo, promote_types, result_type
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.custom import custom_kernel
-from luminal.frontend.foreign import inference_mode, no_grad
+from luminal.frontend.pointwise.derivatives import enable_grad, no_grad
 from luminal.frontend.random.keyed import initial_seed, manual_seed
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
@@ -62,6 +73,7 @@ from luminal.memory.state import Parameter, State
 from luminal.runtime.executable import Executable
 from luminal.runtime.run import Run
 from luminal.search.options import CompilationMode, SearchOptions, TimeBudget
+from luminal.session import older
 from luminal.session.default_graph import (
     arange,
     assign,
@@ -100,7 +112,7 @@ from luminal.session.seeded import (
 from luminal.shape.expression import Expression
 
 if TYPE_CHECKING:
-    from luminal import array_api, distributed
+    from luminal import array_api, distributed, distributions, fft
     from luminal.array_api import bitwise_invert, cumulative_prod, cumulative_sum
     from luminal.distribute.mesh import Mesh
     from luminal.exported import load_exported
@@ -119,6 +131,7 @@ if TYPE_CHECKING:
     from luminal.training.amp import autocast
 
 GraphTensor = Tensor
+inference_mode = no_grad
 newaxis = None
 
 __all__ = [
@@ -157,12 +170,13 @@ __all__ = [
     "jacrev",
     "jacfwd",
     "hessian",
+    "vmap",
     "custom_vjp",
     "stop_gradient",
     "checkpoint",
     "autocast",
-    # what means nothing here
     "no_grad",
+    "enable_grad",
     "inference_mode",
     # random data
     "manual_seed",
@@ -218,6 +232,8 @@ __all__ = [
     # what is written here beside the functions of the table of names
     "array_api",
     "distributed",
+    "distributions",
+    "fft",
     "bitwise_invert",
     "cumulative_prod",
     "cumulative_sum",
@@ -226,6 +242,15 @@ __all__ = [
     "linalg",
     "random",
     "special",
+    # complex numbers
+    "ComplexTensor",
+    "complex",
+    "complex64",
+    "complex128",
+    "imag",
+    "polar",
+    "view_as_complex",
+    "view_as_real",
     # dtypes
     "DType",
     "bool_",
@@ -282,6 +307,8 @@ _LATE = {
     "cumulative_sum": "luminal.array_api:cumulative_sum",
     "distributed": "luminal.distributed",
     "load_exported": "luminal.exported:load_exported",
+    "distributions": "luminal.distributions",
+    "fft": "luminal.fft",
     "luminal_backend": "luminal.torch_backend:luminal_backend",  # for `torch.compile`
     "models": "luminal.models",
     "nn": "luminal.nn",
@@ -304,4 +331,6 @@ def __getattr__(name: str) -> object:
         return lazy.found(_LATE[name])
     if name in foreign.DTYPES:
         return foreign.DTYPES[name]
+    if name in older.CONSTRUCTORS:
+        return older.constructor(name)
     raise foreign.absent("luminal", name, lambda known: False)

@@ -8,5 +8,5 @@ standard in the standard's own sense. Tests walk over PyTorch's names.
 from luminal.frontend.handle import of_tensors as _of_tensors
 from luminal.frontend.names.table import offered as _offered
 
-globals().update({name: _of_tensors(f) for name, f in _offered("lm").items()})
+globals().update({name: _of_tensors(f, name) for name, f in _offered("lm").items()})
 __all__ = sorted(_offered("lm"))

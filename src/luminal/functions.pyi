@@ -2,6 +2,8 @@
 
 from luminal.frontend import conversion as _conversion
 from luminal.frontend import handle as _handle
+from luminal.frontend.losses import classification as _classification
+from luminal.frontend.losses import loss as _loss
 from luminal.frontend.matrices import decompositions as _decompositions
 from luminal.frontend.matrices import einsum as _einsum
 from luminal.frontend.matrices import linear_algebra as _linear_algebra
@@ -129,9 +131,12 @@ copysign = _combine.copysign
 corrcoef = _statistics.corrcoef
 cos = _unary.cos
 cosh = _trigonometric.cosh
+cosine_embedding_loss = _loss.cosine_embedding_loss
+cosine_similarity = _loss.cosine_similarity
 count_nonzero = _reductions.count_nonzero
 cov = _statistics.cov
 cross = _products.cross
+ctc_loss = _classification.ctc_loss
 cummax = _reductions.cummax
 cummin = _reductions.cummin
 cumprod = _reductions.cumprod
@@ -190,6 +195,7 @@ group_norm = _normalization.group_norm
 gt = _binary.greater
 hardshrink = _activation.hardshrink
 heaviside = _combine.heaviside
+hinge_embedding_loss = _loss.hinge_embedding_loss
 histc = _searching.histc
 histogram = _searching.histogram
 hsplit = _joining.hsplit
@@ -218,6 +224,7 @@ isnan = _unary.isnan
 isneginf = _unary.isneginf
 isposinf = _unary.isposinf
 isreal = _conversion.isreal
+kl_div = _loss.kl_div
 kron = _products.kron
 kthvalue = _sorting.kthvalue
 layer_norm = _other_signatures.layer_norm
@@ -247,6 +254,7 @@ logsumexp = _normalization.logsumexp
 lt = _binary.less
 lu_solve = _other_signatures.lu_solve
 lu_unpack = _linear_algebra.lu_unpack
+margin_ranking_loss = _loss.margin_ranking_loss
 masked_fill = _combine.masked_fill
 masked_scatter = _scatter.masked_scatter
 masked_select = _searching.masked_select
@@ -294,12 +302,14 @@ numel = _conversion.numel
 one_hot = _embedding.one_hot
 outer = _products.outer
 pad = _padding.pad
+pairwise_distance = _loss.pairwise_distance
 pdist = _products.pdist
 permute = _views.permute
 permute_dims = _views.permute
 pinverse = _linear_algebra.pinverse
 pixel_shuffle = _unfold.pixel_shuffle
 pixel_unshuffle = _unfold.pixel_unshuffle
+poisson_nll_loss = _loss.poisson_nll_loss
 positive = _conversion.real
 pow = _exponential.pow
 prelu = _activation.prelu
@@ -378,6 +388,7 @@ trapezoid = _statistics.trapezoid
 trapz = _statistics.trapezoid
 triangular_solve = _linear_algebra.triangular_solve
 tril = _padding.tril
+triplet_margin_loss = _loss.triplet_margin_loss
 triu = _padding.triu
 true_divide = _binary.div
 trunc = _unary.trunc
@@ -496,9 +507,12 @@ __all__ = [
     "corrcoef",
     "cos",
     "cosh",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "count_nonzero",
     "cov",
     "cross",
+    "ctc_loss",
     "cummax",
     "cummin",
     "cumprod",
@@ -557,6 +571,7 @@ __all__ = [
     "gt",
     "hardshrink",
     "heaviside",
+    "hinge_embedding_loss",
     "histc",
     "histogram",
     "hsplit",
@@ -585,6 +600,7 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "kl_div",
     "kron",
     "kthvalue",
     "layer_norm",
@@ -614,6 +630,7 @@ __all__ = [
     "lt",
     "lu_solve",
     "lu_unpack",
+    "margin_ranking_loss",
     "masked_fill",
     "masked_scatter",
     "masked_select",
@@ -661,12 +678,14 @@ __all__ = [
     "one_hot",
     "outer",
     "pad",
+    "pairwise_distance",
     "pdist",
     "permute",
     "permute_dims",
     "pinverse",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson_nll_loss",
     "positive",
     "pow",
     "prelu",
@@ -745,6 +764,7 @@ __all__ = [
     "trapz",
     "triangular_solve",
     "tril",
+    "triplet_margin_loss",
     "triu",
     "true_divide",
     "trunc",

@@ -61,12 +61,16 @@ FURTHER = {
     "PyTorch has a hidden generator",
     "multinomial": "without replacement and with too few weights above 0 others follow; PyTorch "
     "raises",
-    "unique, masked_select, nonzero, bincount": "of constants only, or with the size given; what "
-    "has as many elements as the data says is an error before the run",
+    "x[mask], masked_select, nonzero, bincount": "of constants, and on the default graph, which "
+    "computes what they look at; elsewhere the size is given, or it is an error before the run",
+    "unique": "an error: data decides how many elements there are",
     "stride": "that of the array a run gives, row-major; PyTorch's views keep other strides",
     "x.to(int8) and other casts of floats to integers": "out of range the nearest integer, NaN 0; "
     "PyTorch's results depend on the machine",
     "linalg.lstsq": "by the pseudoinverse, whatever the driver",
+    "complex numbers, fft": "a ComplexTensor is a pair of real Tensors (`z.real`, `z.imag`), so "
+    "inputs, outputs and Parameters are real: lm.view_as_complex, lm.view_as_real; extents along "
+    "which is transformed are literal",
     "layer_norm, rms_norm, embedding, batch_norm, dropout": "as functions of `lm`: "
     "torch.nn.functional's order of arguments, not torch's undocumented ones",
 }

@@ -355,7 +355,9 @@ def test_values_modes_ties_and_gradients_are_as_there() -> None:
     assert made[0] is made[2]
     assert made[3].weight is made[0].weight  # type: ignore[attr-defined]
     modes = {path: each.training for path, each in module.named_modules(remove_duplicate=False)}
-    assert {path: each.training for path, each in made.named_modules()} == modes
+    assert {
+        path: each.training for path, each in made.named_modules(remove_duplicate=False)
+    } == modes
     assert [p.requires_grad for p in made.parameters()] == [True, False, True]
     state = module.state_dict()
     assert {name: array.tolist() for name, array in made.state_dict().items()} == {

@@ -36,6 +36,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Adagrad",
         {"lr": 0.05, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5},
     ),
+    "adamax": ("Adamax", {"lr": 0.01}),
+    "adamax-decay": ("Adamax", {"lr": 0.02, "betas": (0.8, 0.9), "weight_decay": 0.1}),
+    "adadelta": ("Adadelta", {"lr": 1.0}),
+    "adadelta-decay": ("Adadelta", {"lr": 0.5, "rho": 0.8, "eps": 1e-4, "weight_decay": 0.1}),
     "nadam": ("NAdam", {"lr": 0.01}),
     "nadam-decay": (
         "NAdam",
@@ -50,10 +54,12 @@ FEW = (
     "adam-amsgrad",
     "rmsprop-momentum",
     "adagrad-decay",
+    "adamax-decay",
+    "adadelta-decay",
     "nadam-decay",
     "radam-decoupled",
 )
-ON_CPU = ("sgd-dampening", "adamw", "rmsprop-centered", "nadam", "radam")
+ON_CPU = ("sgd-dampening", "adamw", "rmsprop-centered", "nadam", "radam", "adamax", "adadelta")
 RUNS = [(name, "reference") for name in CASES] + [(name, "cpu") for name in ON_CPU]
 SHORT = {(name, "reference") for name in FEW} | {(name, "cpu") for name in ON_CPU}
 
@@ -82,7 +88,10 @@ def test_twenty_steps_are_those_of_torch(case: str, backend: str) -> None:
 
 
 def test_defaults_are_those_of_torch() -> None:
-    for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "RAdam", "Muon"):
+    for name in (
+        "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adamax", "Adadelta", "NAdam", "RAdam",
+        "Muon",
+    ):  # fmt: skip
         p = lm.Parameter(np.ones((2, 2), np.float32))
         defaults = getattr(optim, name)([p]).defaults
         expected = getattr(torch.optim, name)([torch.nn.Parameter(torch.ones(2, 2))]).defaults

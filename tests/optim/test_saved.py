@@ -93,6 +93,8 @@ OF_BOTH: dict[str, dict[str, Any]] = {
     "AdamW": {"lr": 0.01, "weight_decay": 0.1},
     "Adagrad": {"lr": 0.05},
     "RMSprop": {"lr": 0.01, "centered": True, "momentum": 0.5},
+    "Adamax": {"lr": 0.01},
+    "Adadelta": {"lr": 0.5},
     "NAdam": {"lr": 0.01},
     "RAdam": {"lr": 0.01},
 }

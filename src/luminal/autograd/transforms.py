@@ -12,7 +12,7 @@ from luminal.base.errors import GraphError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.pointwise.binary import graph_of
-from luminal.frontend.pointwise.derivatives import Derivative
+from luminal.frontend.pointwise.derivatives import Derivative, enable_grad
 from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import MarkAttrs
@@ -66,7 +66,8 @@ def vjp(
     Primals, the result and the cotangent (like the result) are trees of Tensors.
     """
     primals, tree, leaves = _fresh(primals)
-    result = function(*primals)
+    with enable_grad():
+        result = function(*primals)
     outputs, out_tree = flatten(result)
     graph = graph_of("vjp", [*outputs, *leaves])
 
@@ -99,7 +100,8 @@ def jvp(
         raise ShapeError(
             f"jvp: {len(leaves)} primals, but {len(along)} tangents; give one for each"
         )
-    result = function(*primals)
+    with enable_grad():
+        result = function(*primals)
     outputs, tree = flatten(result)
     graph = graph_of("jvp", [*outputs, *leaves])
     for x in leaves:
@@ -203,7 +205,8 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
         chosen = list(dict.fromkeys(places))
         fresh, tree, leaves = _fresh(tuple(args[k] for k in chosen))
         args = tuple(fresh[chosen.index(k)] if k in chosen else x for k, x in enumerate(args))
-        value = function(*args, **kwargs)
+        with enable_grad():
+            value = function(*args, **kwargs)
         loss, *_ = value if isinstance(value, tuple) else (value,)
         if not is_tensor(loss):
             raise GraphError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ContextDecorator
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
 from luminal.base import dtypes
@@ -34,9 +34,12 @@ DTYPES = {
 }
 """PyTorch's older names of dtypes: attributes of `luminal`, left out of `from luminal import *`."""
 
+FILLS = {"uniform_": "lm.rand", "normal_": "lm.randn", "random_": "lm.randint"}
+"""Methods that fill a tensor of PyTorch with random numbers, and what makes one of them here."""
+
 WHY = {
-    **dict.fromkeys(("grad_fn", "retain_grad", "enable_grad"), GRADIENTS),
-    "func": "lm.grad, lm.vjp, lm.jvp, lm.jacrev, lm.jacfwd and lm.hessian are functions of lm",
+    **dict.fromkeys(("grad_fn", "retain_grad"), GRADIENTS),
+    "func": "lm.grad, vjp, jvp, jacrev, jacfwd, hessian and vmap are functions of lm itself",
     "amp": 'products in 16 bits are fit(..., amp="bfloat16") and lm.autocast; the scaler of losses '
     "is lm.training.GradScaler",
     "utils": "lm.training.Batches is what a DataLoader is; fit takes any iterable of batches; "
@@ -87,15 +90,27 @@ def _named(text: str) -> dtypes.DType:
         raise DTypeError(f"{error}; nor is it a device: see lm.devices()") from None
 
 
+KEYWORDS = {"end": "stop", "steps": "num", "fill_value": "value", "n": "rows", "m": "columns"}
+"""Names of parameters of PyTorch's functions that make tensors, and ours, which are NumPy's."""
+
+
 def placed(function: Callable[P, R]) -> Callable[P, R]:
-    """Lets a function that makes a Tensor take `device`, for its graph, and `requires_grad`, which
-    means nothing: derivatives are taken with respect to whatever `lm.grad` is told.
+    """Lets a function that makes a Tensor take PyTorch's names of its parameters, `size` as a
+    keyword, `device`, for its graph, and `requires_grad`, which means nothing: derivatives are
+    taken with respect to whatever `lm.grad` is told.
     """
+    names = signature(function).parameters
+    renamed = {theirs: ours for theirs, ours in KEYWORDS.items() if ours in names}
+    takes_size = "size" not in names
 
     @wraps(function)
     def making(*args: P.args, **kwargs: P.kwargs) -> R:
         device = None
         if kwargs:
+            for theirs in renamed.keys() & kwargs.keys():
+                kwargs[renamed[theirs]] = kwargs.pop(theirs)
+            if takes_size and "size" in kwargs:
+                args = (kwargs.pop("size"), *args)  # type: ignore[assignment]
             device = kwargs.pop("device", None)
             kwargs.pop("pin_memory", None)
             kwargs.pop("requires_grad", None)
@@ -118,19 +133,6 @@ def in_place(function: Callable[P, R]) -> Callable[P, R]:
     return accepting
 
 
-class no_grad(ContextDecorator):
-    """Nothing, as a context or decorator: no graph records gradients."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-
-inference_mode = no_grad
-
-
 class AbsentError(AttributeError):
     """An attribute that is not there. What is like it is looked for when somebody reads the text:
     most often code only asks whether it is there.
@@ -149,6 +151,8 @@ def absent(owner: Any, name: str, has: Callable[[str], bool]) -> AttributeError:
     """The error for an attribute that is not there; `has` says which names are."""
     kind = owner if isinstance(owner, str) else f"a {type(owner).__name__}"
     why = WHY.get(name)
+    if why is None and name in FILLS:
+        why = f"Tensors do not change; {FILLS[name]} draws"
     if why is None and name.endswith("_") and has(name[:-1]):
         why = f"Tensors do not change; write x = x.{name[:-1]}(...)"
     text = f"{kind} has no attribute {name!r}"

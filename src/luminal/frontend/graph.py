@@ -18,7 +18,7 @@ from luminal.frontend import creation
 from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Shape, describe
 from luminal.frontend.matrices.packed import Codes, Packed
-from luminal.frontend.pointwise.derivatives import Derivative
+from luminal.frontend.pointwise.derivatives import NO_GRADIENT, Derivative, differentiable
 from luminal.frontend.random.keyed import no_key
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
@@ -523,8 +523,11 @@ class Recorder:
     # --- values
 
     def wrap(self, value: Value) -> Tensor:
-        """`value`, of this graph, as a Tensor."""
-        return Tensor(value, self)
+        """`value`, of this graph, as a Tensor; inside of `lm.no_grad` without its derivative."""
+        if differentiable.get() or not value.node.args or not value.dtype.is_float:
+            return Tensor(value, self)
+        # Not the value itself, which is also that of an equal operation outside of the block.
+        return Tensor(self.builder.make("Detach", [value], NO_GRADIENT).value, self)
 
     def bring(self, x: Tensor) -> Value:
         """The value of `x` in this graph; raises GraphError if `x` belongs to another one."""

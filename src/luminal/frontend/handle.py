@@ -99,6 +99,25 @@ class Handle:
         return self
 
 
+class Pair:
+    """What stands beside Tensors as an operand and is two of them: see `frontend/complex.py`."""
+
+    __slots__ = ()
+    in_use = False  # was one made? So nobody looks for them where there are none
+
+    def apply(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A function of Tensors, under this name, of arguments with Pairs among them."""
+        raise NotImplementedError
+
+
+def _pair_among(args: Any, kwargs: Any) -> Pair | None:
+    for x in (*args, *kwargs.values()):
+        for operand in x if isinstance(x, list | tuple) else (x,):
+            if isinstance(operand, Pair):
+                return operand
+    return None
+
+
 def along(dimension: int, extent: Expression) -> Expression:
     """The position along a dim of the result, for index maps; literally 0 where the extent is 1."""
     return const(0) if extent == const(1) else index(dimension, extent)
@@ -152,10 +171,12 @@ def as_tensor_advice(x: Any) -> str:
     return how_to_read(x) if isinstance(x, State | Parameter) else "pass lm.tensor(x)"
 
 
-def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
+def of_tensors(function: Callable[P, R], name: str = "") -> Callable[P, R]:
     """Says what is wrong where the function gets an array or a list of numbers for a Tensor; takes
-    Parameters and States as the Tensors that they are in what is being recorded.
+    Parameters and States as the Tensors that they are in what is being recorded, and complex
+    numbers. `name`: under which it is offered.
     """
+    name = name or function.__name__
 
     @wraps(function)
     def saying(*positional: P.args, **named: P.kwargs) -> R:
@@ -164,6 +185,8 @@ def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
         if recorder.get() is not None:
             args = [_values_of(x) for x in positional]
             kwargs = {name: _values_of(x) for name, x in named.items()}
+        if Pair.in_use and (pair := _pair_among(args, kwargs)) is not None:
+            return pair.apply(name, function, *args, **kwargs)  # type: ignore[no-any-return]
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -184,9 +207,10 @@ def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
             ]
             if not wrong:
                 raise
-        name, kind = function.__name__, type(wrong[0]).__name__
+        kind = type(wrong[0]).__name__
         raise DTypeError(
-            f"{name}: got a {kind} in the place of a Tensor; {as_tensor_advice(wrong[0])}"
+            f"{function.__name__}: got a {kind} in the place of a Tensor; "
+            f"{as_tensor_advice(wrong[0])}"
         )
 
     return saying

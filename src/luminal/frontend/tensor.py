@@ -11,6 +11,7 @@ from luminal.base.errors import GraphError, ShapeError
 from luminal.base.markup import card
 from luminal.base.near_names import methods_with_suggestions
 from luminal.frontend import conversion
+from luminal.frontend.complex import beside_complex
 from luminal.frontend.foreign import absent
 from luminal.frontend.handle import Array, Handle, Operand, describe, is_tensor
 from luminal.frontend.matrices import matmul
@@ -339,4 +340,5 @@ def _numpys(data: Any) -> Any:
     return data
 
 
+beside_complex(Tensor)
 methods_with_suggestions(Tensor)

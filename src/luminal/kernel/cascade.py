@@ -161,7 +161,7 @@ def derive(
         """Read from memory: also a reduction that is not computed anew in each step."""
         if not term.is_reduction:
             return is_read(term)
-        return not (term.op == "Sum" and term.axes >= per_step) or is_read(term)
+        return not (term.op == "Sum" and term.axes == per_step) or is_read(term)
 
     seen = below(first.args, is_end, MOST_TERMS)
     members: dict[Term, Member] = {}

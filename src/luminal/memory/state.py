@@ -240,6 +240,8 @@ class _Held(ABC):
             return getattr(here.constant(self), name)
         if graph is None and name.endswith("_") and here.has(name[:-1]):
             return partial(self._become, name[:-1])
+        if graph is None and name in here.draws:
+            return partial(self._draw_anew, here.draws[name])
         raise AttributeError(f"{self!r} has no {name!r}: {_instead(self, name)}")
 
     def as_tensor(self) -> Any:
@@ -250,6 +252,11 @@ class _Held(ABC):
     def _become(self, method: str, *arguments: Any, **options: Any) -> Self:
         """Sets it to what a method of its Tensor gives, as PyTorch's methods in place do."""
         self.set(getattr(self.as_tensor(), method)(*arguments, **options))
+        return self
+
+    def _draw_anew(self, drawn: Callable[..., Array], *arguments: Any, **options: Any) -> Self:
+        """Sets it to random numbers, as `uniform_` and the like do; gives itself."""
+        self.set(self.dtype.rounded(drawn(self.shape, *arguments, **options)))
         return self
 
     def copy_(self, value: Any) -> Self:

@@ -94,7 +94,7 @@ def _digest(held: Mapping[str, Array]) -> Array:
 def _model_digest(model: Decoder) -> Array:
     """The hash of the configuration, and of bytes of every weight at even distances."""
     held: dict[str, Array] = {"config": np.frombuffer(repr(model.config).encode(), np.uint8)}
-    for name, parameter in model.named_parameters():
+    for name, parameter in model.named_parameters(remove_duplicate=False):
         # Bytes at even distances over the whole weight: a model that was trained further differs
         # everywhere.
         data = np.ascontiguousarray(parameter.numpy()).reshape(-1).view(np.uint8)

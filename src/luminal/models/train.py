@@ -210,7 +210,7 @@ def new_llama(settings: ModelSettings, vocabulary: int) -> Llama:
     by the root of their number. Radford et al. 2019.
     """
     model = unfilled_llama(settings, vocabulary)
-    for path, parameter in model.named_parameters():
+    for path, parameter in model.named_parameters(remove_duplicate=False):
         if parameter.ndim == 2:
             adds = path.endswith(("o_proj.weight", "down_proj.weight"))
             scale = 1 / math.sqrt(2 * settings.num_hidden_layers) if adds else 1.0

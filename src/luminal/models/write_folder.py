@@ -38,7 +38,8 @@ def write_folder(
     except OSError as error:
         raise InputError(f"{place}: cannot be made: {error.strerror}") from error
     weights = {
-        path: parameter.numpy().astype(kind.numpy) for path, parameter in model.named_parameters()
+        path: parameter.numpy().astype(kind.numpy)
+        for path, parameter in model.named_parameters(remove_duplicate=False)
     }
     save_safetensors(place / "model.safetensors", weights, {"format": "pt"})
     for name, text in (

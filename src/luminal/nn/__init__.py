@@ -96,7 +96,7 @@ from luminal.nn.loss import (
     TripletMarginWithDistanceLoss,
 )
 from luminal.nn.masked_attention import MaskedAttention
-from luminal.nn.module import Module
+from luminal.nn.module import Module, remember_options
 from luminal.nn.moe import MoE
 from luminal.nn.multihead import MultiheadAttention
 from luminal.nn.norm import (
@@ -338,7 +338,9 @@ __all__ = [
     "MoE",
 ]
 
-with_suggestions(each for each in map(globals().get, __all__) if isinstance(each, type))
+_LAYERS = [each for each in map(globals().get, __all__) if isinstance(each, type)]
+remember_options(_LAYERS)
+with_suggestions(_LAYERS)
 
 
 def __getattr__(name: str) -> object:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from copy import copy
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
+from luminal.base.errors import InputError
 from luminal.memory.state import Parameter
 from luminal.nn.module import Module
 
@@ -25,13 +27,47 @@ class _Numbered(Module, Generic[T]):
         """Puts `part` at the number that `name` is."""
         self._parts[int(name)] = part
 
-    def append(self, part: T) -> None:
-        """Adds a part at the end."""
-        self._parts.append(part)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Module | Parameter):  # as `add_module` and `setattr` of PyTorch's
+            self._put(name, value)
+        else:
+            super().__setattr__(name, value)
 
-    def extend(self, parts: Iterable[T]) -> None:
-        """Adds several at the end."""
+    def _put(self, name: str, part: Any) -> None:
+        """A part by its name: in the place of one that is there, or behind the last."""
+        if name.isdigit() and int(name) < len(self._parts):
+            self.set_part(name, part)
+        elif name == str(len(self._parts)):
+            self._parts.append(part)
+        else:
+            raise InputError(
+                f"{type(self).__name__}: a part called {name!r}; names are the numbers 0 to "
+                f"{len(self._parts)}, where the last one adds a part"
+            )
+
+    if not TYPE_CHECKING:  # or every attribute would be Any
+
+        def __getattr__(self, name: str) -> Any:
+            """A part by its name."""
+            # By `vars`: pickle asks for attributes of an object that has none yet, and asking the
+            # object itself for `_parts` would come back here for ever.
+            if "_parts" in vars(self) and not name.startswith("_"):
+                for path, part in self.parts():
+                    if path == name:
+                        return part
+            return super().__getattr__(name)
+
+    def append(self, part: T) -> Self:
+        """Adds a part at the end; gives itself."""
+        self._parts.append(part)
+        return self
+
+    def extend(self, parts: Iterable[T]) -> Self:
+        """Adds several at the end; gives itself."""
         self._parts.extend(parts)
+        return self
+
+    __iadd__ = extend
 
     def insert(self, index: int, part: T) -> None:
         """Adds a part before the one at `index`."""
@@ -43,11 +79,23 @@ class _Numbered(Module, Generic[T]):
     def __len__(self) -> int:
         return len(self._parts)
 
-    def __getitem__(self, number: int) -> T:
-        return self._parts[number]
+    @overload
+    def __getitem__(self, number: int) -> T: ...
+    @overload
+    def __getitem__(self, number: slice) -> Self: ...
+    def __getitem__(self, number: int | slice) -> T | Self:
+        """The part of a number; of a slice a container of the parts in it."""
+        if not isinstance(number, slice):
+            return self._parts[number]
+        chosen = copy(self)
+        chosen._parts = self._parts[number]
+        return chosen
 
     def __setitem__(self, number: int, part: T) -> None:
         self._parts[number] = part
+
+    def __delitem__(self, number: int | slice) -> None:
+        del self._parts[number]
 
 
 class _Named(Module, Generic[T]):
@@ -136,14 +184,25 @@ class Sequential(ModuleList):
         """Puts `part` in the place of the module of this name."""
         self._parts[[key for key, _ in self.parts()].index(name)] = part
 
-    if not TYPE_CHECKING:  # or every attribute would be Any
+    def _put(self, name: str, part: Any) -> None:
+        names = [key for key, _ in self.parts()]
+        if name in names:
+            self.set_part(name, part)
+        else:
+            self._names, self._parts = [*names, name], [*self._parts, part]
 
-        def __getattr__(self, name: str) -> Any:
-            """A module by its name."""
-            # By `vars`: pickle asks for attributes of an object that has none yet, and asking the
-            # object itself for `_names` would come back here for ever.
-            names = vars(self).get("_names", ())
-            return self._parts[names.index(name)] if name in names else super().__getattr__(name)
+    def __getitem__(self, number: Any) -> Any:
+        """The module of a number; of a slice a Sequential of the modules in it."""
+        chosen = super().__getitem__(number)
+        if isinstance(number, slice):
+            chosen._names = [name for name, _ in self.parts()][number] if self._names else []
+        return chosen
+
+    def __delitem__(self, number: int | slice) -> None:
+        if self._names:
+            self._names = [name for name, _ in self.parts()]
+            del self._names[number]
+        super().__delitem__(number)
 
     def forward(self, x: Any) -> Any:
         """The last module's result."""

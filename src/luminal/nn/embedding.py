@@ -34,7 +34,7 @@ def _but_one(row: int, rng: Rng, shape: Shape) -> Array:
 class Embedding(Module):
     """Rows of `weight`, (num_embeddings, embedding_dim), by their numbers.
 
-    `padding_idx` names a row that starts as zeros.
+    `padding_idx` names a row that starts as zeros and gets no gradient.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Embedding(Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows of the table at `ids` (...), integers: (..., embedding_dim)."""
-        return ids.embedding(self.read(self.weight, ids))
+        return ids.embedding(self.read(self.weight, ids), self.padding_idx)
 
 
 class EmbeddingBag(Module):

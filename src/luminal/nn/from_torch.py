@@ -101,7 +101,7 @@ def twin(module: Any, classes: Classes) -> Any:
     _tie(module, twin_module)
     # Names are PyTorch's in every layer, so its own state_dict is the way for the values.
     twin_module.load_state_dict(module.state_dict(), adopt_dtypes=True)
-    for path, parameter in twin_module.named_parameters():
+    for path, parameter in twin_module.named_parameters(remove_duplicate=False):
         parameter.requires_grad = module.get_parameter(path).requires_grad
     return twin_module
 
@@ -245,7 +245,7 @@ def _tie(module: Any, layers: Module) -> None:
 
 def _parts(module: Module) -> Iterator[tuple[str, tuple[Module, str, Parameter]]]:
     """Every Parameter by path: the module that it is a part of, its name there, and itself."""
-    for path, owner in module.named_modules():
+    for path, owner in module.named_modules(remove_duplicate=False):
         for name, part in owner.parts():
             if isinstance(part, Parameter):
                 yield _join(path, name), (owner, name, part)

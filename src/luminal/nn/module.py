@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.base import lines
@@ -43,6 +45,8 @@ from luminal.memory.stored import Stored, stored_or_array
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
 
+PLAIN = (bool, int, float, str, tuple, type(None))
+A = TypeVar("A")
 Self = TypeVar("Self", bound="Module")
 Holder = Parameter | State
 
@@ -164,6 +168,9 @@ class Module:
     if not TYPE_CHECKING:  # or every attribute would be Any
 
         def __getattr__(self, name: str) -> Any:
+            options = vars(self).get("_options", {})
+            if name in options:
+                return options[name]
             raise absent(self, name, lambda attribute: False)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
@@ -194,46 +201,81 @@ class Module:
         """Puts `part` where `parts` has another one of this name."""
         setattr(self, name, part)
 
-    def children(self) -> Iterator[tuple[str, Module]]:
-        """The modules right below this one."""
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules right below this one, with their names."""
         return ((name, part) for name, part in self.parts() if isinstance(part, Module))
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all below it, with their paths."""
+    def children(self) -> Iterator[Module]:
+        """The modules right below this one."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(
+        self, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it, with their paths: each once, by its first path, or once
+        for each path.
+        """
+        walk = self._walk(prefix)
+        return _first(walk) if remove_duplicate else walk
+
+    def _walk(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         yield prefix, self
-        for name, child in self.children():
-            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+        for name, child in self.named_children():
+            yield from child._walk(f"{prefix}.{name}" if prefix else name)
 
     def modules(self) -> list[Module]:
         """This module and all below it, each once."""
-        return list(dict.fromkeys(module for _, module in self.named_modules()))
+        return [module for _, module in self.named_modules()]
 
-    def _named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
-        """The parts of these kinds here and below, with their paths."""
-        for path, module in self.named_modules():
+    def _named(
+        self, *kinds: type, prefix: str = "", recurse: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """The parts of these kinds here and, with `recurse`, below, with all their paths."""
+        for path, module in self._walk(prefix) if recurse else [(prefix, self)]:
             for kind in kinds:
                 for name, part in module.parts():
                     if isinstance(part, kind):
                         yield (f"{path}.{name}" if path else name), part
 
-    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Every Parameter with its path; a tied one once for each path."""
-        return self._named(Parameter)
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Every Parameter here and, with `recurse`, below, with its path; a tied one by the first
+        of its paths, or once for each.
+        """
+        named = self._named(Parameter, prefix=prefix, recurse=recurse)
+        return _first(named) if remove_duplicate else named
 
-    def parameters(self) -> list[Parameter]:
-        """Every Parameter of this module and those below it, once."""
+    def parameters(self, recurse: bool = True) -> list[Parameter]:
+        """Every Parameter of this module and, with `recurse`, of those below it, once."""
         # Not a set: draws are numbered in this order (`initialize`).
-        return list(dict.fromkeys(parameter for _, parameter in self.named_parameters()))
+        return [parameter for _, parameter in self.named_parameters(recurse=recurse)]
 
-    def named_buffers(self) -> Iterator[tuple[str, State]]:
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, State]]:
         """Every State with its path: running statistics, which training assigns."""
-        return self._named(State)
+        named = self._named(State, prefix=prefix, recurse=recurse)
+        return _first(named) if remove_duplicate else named
+
+    def buffers(self, recurse: bool = True) -> list[State]:
+        """Every State of this module and, with `recurse`, of those below it, once."""
+        return [state for _, state in self.named_buffers(recurse=recurse)]
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of a path, this one of the path ""; AttributeError if there is none."""
+        module: Any = self
+        for name in target.split(".") if target else ():
+            module = dict(module.named_children()).get(name)
+            if module is None:
+                raise AttributeError(f"{type(self).__name__} has no module {target!r}")
+        return module  # type: ignore[no-any-return]
 
     # --- modes
 
     def train(self: Self, mode: bool = True) -> Self:
         """Sets the mode here and below: graphs recorded from now on are for training, or not."""
-        for _, module in self.named_modules():
+        for module in self.modules():
             module.training = mode
         return self
 
@@ -324,7 +366,7 @@ class Module:
 
     def apply(self: Self, function: Callable[[Module], Any]) -> Self:
         """Calls `function` with every module below, then with this one."""
-        for _, child in self.children():
+        for child in self.children():
             child.apply(function)
         function(self)
         return self
@@ -421,7 +463,7 @@ class Module:
         found_names = {held for path, held in wanted.items() if path in state}
         optional = {
             f"{path}.{name}" if path else name
-            for path, module in self.named_modules()
+            for path, module in self.named_modules(remove_duplicate=False)
             for name in module.optional
         }
         missing = [
@@ -472,7 +514,8 @@ class Module:
             if isinstance(part, Parameter)
         ]
         rows = [
-            f"({name}): {child._tree()}".replace("\n", "\n  ") for name, child in self.children()
+            f"({name}): {child._tree()}".replace("\n", "\n  ")
+            for name, child in self.named_children()
         ]
         inside = (
             ", ".join(held_here) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
@@ -509,6 +552,39 @@ def unfit(module: Module, x: Any, wanted: tuple[int, ...], option: str) -> Shape
         f"{name}: {option} is {shown}, but {describe(x)} ends in {has}; make the layer with "
         f"{option}={has}, or give it what ends in {shown}"
     )
+
+
+def remember_options(classes: Iterable[type]) -> None:
+    """Has layers keep the plain arguments of their constructors, which PyTorch's have as attributes
+    (`in_features`, `reduction`), where they have no attribute of that name.
+    """
+    kinds = {base for kind in classes for base in kind.__mro__ if issubclass(base, Module)}
+    for kind in kinds - {Module}:
+        if "__init__" in vars(kind):
+            setattr(kind, "__init__", _remembering(vars(kind)["__init__"]))  # noqa: B010
+
+
+def _remembering(init: Callable[..., None]) -> Callable[..., None]:
+    parameters = signature(init)
+
+    @wraps(init)
+    def calling(self: Module, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        bound = parameters.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        plain = {k: v for k, v in bound.arguments.items() if isinstance(v, PLAIN)}
+        vars(self)["_options"] = vars(self).get("_options", {}) | plain
+
+    return calling
+
+
+def _first(named: Iterable[tuple[str, A]]) -> Iterator[tuple[str, A]]:
+    """Each part by the first of its paths."""
+    met = set[A]()
+    for path, part in named:
+        if part not in met:
+            met.add(part)
+            yield path, part
 
 
 def _is_users(module: Module) -> bool:

@@ -145,7 +145,7 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
     kept: dict[str, str] = {}
     names: dict[Parameter, str] = {}
     # A tied weight is packed once, under its first path.
-    for name, parameter in module.named_parameters():
+    for name, parameter in module.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, name)
     kinds = _kinds(kind, {name: holder.shape[-1] for holder, name in names.items() if holder.shape})
     for parameter, name in names.items():

@@ -6,8 +6,10 @@ every algorithm is a module with a function of Tensors (`..._on_graph`) and a cl
 
 from luminal.base.near_names import with_suggestions
 from luminal.optim import lr_scheduler
+from luminal.optim.adadelta import Adadelta, adadelta_on_graph
 from luminal.optim.adagrad import Adagrad, adagrad_on_graph
 from luminal.optim.adam import Adam, AdamW, adam_on_graph
+from luminal.optim.adamax import Adamax, adamax_on_graph
 from luminal.optim.clip import clip_grad_norm, clip_grad_value, grad_norm
 from luminal.optim.lamb import LAMB, lamb_on_graph
 from luminal.optim.lion import Lion, lion_on_graph
@@ -21,9 +23,11 @@ from luminal.optim.sgd import SGD, sgd_momentum_on_graph, sgd_on_graph
 __all__ = [
     "LAMB",
     "SGD",
+    "Adadelta",
     "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
     "Lion",
     "Muon",
     "NAdam",
@@ -31,8 +35,10 @@ __all__ = [
     "RAdam",
     "RMSProp",
     "RMSprop",
+    "adadelta_on_graph",
     "adagrad_on_graph",
     "adam_on_graph",
+    "adamax_on_graph",
     "clip_grad_norm",
     "clip_grad_value",
     "grad_norm",

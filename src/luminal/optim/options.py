@@ -8,13 +8,13 @@ from typing import Any
 from luminal.base.errors import InputError
 from luminal.frontend.handle import is_tensor
 from luminal.memory.state import State
-from luminal.optim.ranges import AT_LEAST_0, BELOW_1, COUNT, FINITE, check, check_all
+from luminal.optim.ranges import AT_LEAST_0, BELOW_1, COUNT, FINITE, SHARE, check, check_all
 
 FLAGS = (
     "nesterov", "maximize", "amsgrad", "centered", "decoupled_weight_decay", "use_muon",
 )  # fmt: skip
 NAMES = ("adjust_lr_fn", "ns_dtype")
-RANGES = {"alpha": BELOW_1, "ns_steps": COUNT}
+RANGES = {"alpha": BELOW_1, "rho": SHARE, "ns_steps": COUNT}
 TUPLES = {"betas": (BELOW_1, 2), "ns_coefficients": (FINITE, 3)}
 
 

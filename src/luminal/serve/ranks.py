@@ -89,7 +89,7 @@ class Together(Ranks):
                     f"--tensor {ranks}: the model has {count} {what}, and each rank takes equally "
                     f"many whole ones; give a number that divides {count}"
                 )
-        left = follow(model.named_parameters(), "tensor", self.mesh)
+        left = follow(model.named_parameters(remove_duplicate=False), "tensor", self.mesh)
         whole = [path for path in left if path.split(".")[-2] not in ("embed_tokens", "lm_head")]
         if whole:
             raise InputError(

@@ -112,7 +112,7 @@ def choose(
                 f"{type(what).__name__}"
             )
     chosen = registry.find(chosen_device(graph.device))
-    named = [*model.named_parameters()]
+    named = [*model.named_parameters(remove_duplicate=False)]
     return chosen_for(graph.graph(), named, lambda *_: None, mesh, auto, chosen)
 
 

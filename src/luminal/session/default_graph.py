@@ -56,7 +56,7 @@ def constant(value: Any, dtype: Any = None) -> Tensor:
 
 
 @placed
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+def arange(start: Any = 0, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
     """`start, start + step, ...` below `stop`, in the default graph."""
     return default_graph().arange(start, stop, step, dtype)
 

@@ -16,10 +16,10 @@ each step, so a long loop takes no more memory than a short one.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -42,10 +42,28 @@ from luminal.session.graph import Graph
 SWEPT = 512  # leaves at which those that nobody holds are looked for
 
 
+def _uniform(shape: Sequence[int], low: float = 0.0, to: float = 1.0) -> Array:
+    return draw(lambda rng: rng.uniform(low, to, shape))
+
+
+def _normal(shape: Sequence[int], mean: float = 0.0, std: float = 1.0) -> Array:
+    return draw(lambda rng: rng.normal(mean, std, shape))
+
+
+def _exponential(shape: Sequence[int], lambd: float = 1.0) -> Array:
+    return draw(lambda rng: rng.exponential(1 / lambd, shape))
+
+
 class DefaultGraph(Graph):
     """The graph of `lm.tensor` and the like, whose values stay what they were when recorded."""
 
     is_eager = True
+    draws: ClassVar[Mapping[str, Callable[..., Array]]] = {
+        "uniform_": _uniform,
+        "normal_": _normal,
+        "exponential_": _exponential,
+    }
+    """What fills a Parameter or a State with random numbers of the default generator."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

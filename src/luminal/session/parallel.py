@@ -55,12 +55,15 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
         )
     if mesh is None:
         raise InputError("shard: a model is cut over a mesh; give mesh=lm.Mesh((4,), ('data',))")
-    held: list[tuple[str, Assignable]] = [*what.named_parameters(), *what.named_buffers()]
+    held: list[tuple[str, Assignable]] = [
+        *what.named_parameters(remove_duplicate=False),
+        *what.named_buffers(remove_duplicate=False),
+    ]
     with restored_on_error(owner for _, owner in held):
         if (auto := Auto.of(plan)) is not None:
-            leave_undecided([*what.named_parameters()], mesh, auto)
+            leave_undecided([*what.named_parameters(remove_duplicate=False)], mesh, auto)
         elif isinstance(plan, str):
-            follow(what.named_parameters(), plan, mesh)
+            follow(what.named_parameters(remove_duplicate=False), plan, mesh)
         elif isinstance(plan, Mapping):
             by_patterns(held, plan, mesh)
         else:
@@ -76,7 +79,7 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
 
 def name_by_path(model: Module) -> None:
     """Names Parameters without a name of their own by their paths."""
-    for path, parameter in model.named_parameters():
+    for path, parameter in model.named_parameters(remove_duplicate=False):
         # What is waited for is named in errors, and numbers need not be the same on all ranks.
         if parameter.name == f"parameter{parameter.id}":
             parameter.name = path
@@ -223,7 +226,7 @@ class TensorParallel(_Wrapped):
                 "an int that does"
             )
         super().__init__(model, backend.mesh((every // ranks, ranks), ("data", "tensor")))
-        follow(model.named_parameters(), "tensor", self.mesh)
+        follow(model.named_parameters(remove_duplicate=False), "tensor", self.mesh)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """What the model gives; inputs are whole on every rank."""

@@ -119,7 +119,7 @@ class PipelineParallel(_Wrapped):
                     f"PipelineParallel: plan={plan!r} cuts Parameters over further mesh axes; give "
                     'a mesh that has them, as lm.Mesh((2, 2), ("pipe", "tensor"))'
                 )
-            follow(model.named_parameters(), plan, self.place.mesh)
+            follow(model.named_parameters(remove_duplicate=False), plan, self.place.mesh)
         name_by_path(model)
 
     def _check(self, own_schedule: Schedule, ranks: int) -> None:

@@ -20,7 +20,7 @@ from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, GraphError, ShapeError
 from luminal.frontend.foreign import placed
 from luminal.frontend.handle import listed
-from luminal.frontend.random.keyed import Array, Rng, draw
+from luminal.frontend.random.keyed import Array, Rng, draw, drawn_once
 from luminal.frontend.tensor import Tensor
 from luminal.session.default_graph import tensor
 from luminal.session.eager import default_graph
@@ -41,15 +41,17 @@ def randn(*shape: Any, dtype: Any = dtypes.float32) -> Tensor:
 
 
 @placed
-def randint(low: int, *high_and_size: Any, dtype: Any = dtypes.int64) -> Tensor:
+def randint(low: int = 0, high: Any = None, size: Any = None, dtype: Any = dtypes.int64) -> Tensor:
     """Integers of low <= x < high: `randint(low, high, size)`, or `randint(high, size)` from 0.
 
     Raises DTypeError where the interval is empty or does not fit the dtype.
     """
-    if len(high_and_size) not in (1, 2):
+    if size is None:  # randint(high, size)
+        low, high, size = 0, low, high
+    if size is None or high is None:
         raise ShapeError("randint: takes (high, size) or (low, high, size)")
-    start, stop = (0, low) if len(high_and_size) == 1 else (low, high_and_size[0])
-    size, wanted = _literal("randint", (high_and_size[-1],)), dtypes.dtype_of(dtype)
+    start, stop, wanted = low, high, dtypes.dtype_of(dtype)
+    shape = _literal("randint", (size,))
     work = wanted if wanted.is_int else dtypes.int64  # floats get whole numbers, as PyTorch's
     limits = np.iinfo(work.numpy)
     if wanted is dtypes.bool_ or not limits.min <= start < stop <= limits.max + 1:
@@ -57,7 +59,7 @@ def randint(low: int, *high_and_size: Any, dtype: Any = dtypes.int64) -> Tensor:
             f"randint: {start}..{stop} (high excluded) is no interval of {wanted.name}"
         )
     return _drawn(
-        "randint", lambda rng: rng.integers(start, stop, size, work.numpy).astype(wanted.numpy)
+        "randint", lambda rng: rng.integers(start, stop, shape, work.numpy).astype(wanted.numpy)
     )
 
 
@@ -116,4 +118,4 @@ def _drawn(what: str, function: Callable[[Rng], Array]) -> Tensor:
             f"{what}: while jit records {graph.name}, numbers that are drawn stay the same in all "
             "its calls; draw them outside and pass them, or pass a key and use lm.random"
         )
-    return tensor(draw(function))
+    return drawn_once(what, lambda: tensor(draw(function)))

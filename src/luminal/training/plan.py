@@ -36,6 +36,6 @@ def decided(
         return {name: (axes, *((),) * (x.ndim - 1)) for name, x in named(batch).items()}
 
     backend = registry.find(chosen_device(recipe.backend))
-    parameters = [*recipe.model.named_parameters()]
+    parameters = [*recipe.model.named_parameters(remove_duplicate=False)]
     chosen = chosen_for(graph.graph(), parameters, inputs, mesh, auto, backend)
     return chosen.mesh, chosen.plan, chosen.why

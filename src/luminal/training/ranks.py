@@ -117,7 +117,12 @@ class Ranks:
         if self.size == 1:
             return
         assert self.engine is not None
-        held: dict[str, Assignable] = dict([*model.named_parameters(), *model.named_buffers()])
+        held: dict[str, Assignable] = dict(
+            [
+                *model.named_parameters(remove_duplicate=False),
+                *model.named_buffers(remove_duplicate=False),
+            ]
+        )
         lines = [
             f"{path}: {hashlib.blake2b(owner.numpy().tobytes(), digest_size=8).hexdigest()}"
             for path, owner in {**held, **besides}.items()
@@ -137,8 +142,11 @@ class Ranks:
             return
         if plan is not None:
             shard(model, plan, self.mesh)
-        held: list[Assignable] = [p for _, p in model.named_parameters()]
-        for owner in [*held, *(buffer for _, buffer in model.named_buffers())]:
+        held: list[Assignable] = [p for _, p in model.named_parameters(remove_duplicate=False)]
+        for owner in [
+            *held,
+            *(buffer for _, buffer in model.named_buffers(remove_duplicate=False)),
+        ]:
             self.hold(owner)
 
     def hold(self, owner: Assignable) -> None:

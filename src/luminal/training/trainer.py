@@ -362,14 +362,14 @@ class Trainer:
         (by their number there), running statistics of a loss that is a module.
         """
         recipe = self.recipe
-        inside = {p for _, p in recipe.model.named_parameters()}
+        inside = {p for _, p in recipe.model.named_parameters(remove_duplicate=False)}
         besides: dict[str, Assignable] = {
             f"parameter {k} of the optimizer": p
             for k, p in enumerate(recipe.optimizer.parameters)
             if p not in inside
         }
         if isinstance(recipe.loss_fn, Module):
-            buffers = recipe.loss_fn.named_buffers()
+            buffers = recipe.loss_fn.named_buffers(remove_duplicate=False)
             besides |= {f"{path} of the loss": buffer for path, buffer in buffers}
         return besides
 
@@ -406,7 +406,9 @@ def state_of(model: Module) -> dict[str, Array | Piece]:
     """A module's Parameters and all its States by path, also those that its files leave out; of
     what is cut over a mesh this rank's parts.
     """
-    buffers = {path: value_or_piece(buffer) for path, buffer in model.named_buffers()}
+    buffers = {
+        path: value_or_piece(buffer) for path, buffer in model.named_buffers(remove_duplicate=False)
+    }
     return model.state_by(value_or_piece) | buffers
 
 
@@ -425,7 +427,7 @@ def load_model(model: Module, state: Mapping[str, Any]) -> None:
     """Sets what `state_of` gave. Raises LoadError where names or shapes differ."""
     names = model.state_by(lambda held: held)
     model.load_state_dict({path: state[path] for path in names if path in state})
-    for path, buffer in model.named_buffers():
+    for path, buffer in model.named_buffers(remove_duplicate=False):
         if path in state:
             buffer.set(state[path])
 

@@ -115,15 +115,27 @@ def test_to_takes_dtypes_tensors_and_the_cpu() -> None:
         x.to("float8")
 
 
-def test_no_grad_means_nothing() -> None:
-    with lm.no_grad(), lm.inference_mode():
-        assert lm.ones(2).sum().item() == 2
+def test_what_is_recorded_in_no_grad_is_constant_for_derivatives() -> None:
+    x = lm.tensor([2.0])
 
-    @lm.no_grad()
-    def f() -> int:
-        return 3
+    def slope(part: Any) -> float:
+        return float(lm.grad(lambda x: (x * part(x)).sum())(x).item())
 
-    assert f() == 3
+    def square(x: Any) -> Any:
+        return (x * x).relu()  # relu has a derivative of its own
+
+    def block(x: Any) -> Any:
+        with lm.inference_mode():
+            return square(x)
+
+    def inner(x: Any) -> Any:
+        with lm.no_grad(), lm.enable_grad():
+            return square(x)
+
+    assert slope(square) == slope(inner) == 12.0
+    assert slope(block) == slope(lm.no_grad()(square)) == slope(lm.no_grad(square)) == 4.0
+    assert slope(lambda x: lm.no_grad(square)(x) + square(x)) == 16.0  # equal, and apart
+    assert lm.no_grad(lm.grad(lambda x: square(x).sum()))(x).item() == 4.0
 
 
 # --- modules --------------------------------------------------------------------------------------

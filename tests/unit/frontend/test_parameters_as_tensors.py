@@ -215,7 +215,10 @@ def test_outside_of_a_graph_they_are_arrays(kind: str) -> None:
     np.testing.assert_array_equal(held.numpy(), np.minimum((VALUE + 1) * 2, 3))
     held.copy_(VALUE)
     with pytest.raises(AttributeError, match=r"write p\.set\(array\)"):
-        held.normal_()
+        held.cauchy_()
+    lm.manual_seed(0)
+    assert np.abs(held.normal_(5.0, 0.1).numpy() - 5).max() < 1
+    assert 2 <= held.uniform_(2, 3).numpy().min() <= held.numpy().max() < 3
     with pytest.raises(TypeError, match=r"is set as a whole: x\.set\(array\)"):
         held[0] = 1
 

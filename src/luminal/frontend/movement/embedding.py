@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from luminal.base import dtypes
 from luminal.base.errors import ShapeError
 from luminal.frontend.handle import Extent, describe
-from luminal.frontend.movement.indexing import literal_of, take
+from luminal.frontend.movement.indexing import elements_of, take
 from luminal.frontend.movement.scatter import index_add, index_reduce
 from luminal.frontend.movement.views import unsqueeze
 from luminal.frontend.pointwise.binary import where
@@ -75,11 +75,12 @@ def _rows(weight: Tensor, ids: Tensor, padding: int | None, by_frequency: bool) 
 def one_hot(x: Tensor, classes: Extent = -1, dtype: Any = dtypes.int64) -> Tensor:
     """1 at position x of a new last dim of extent `classes`, 0 elsewhere; no 1 if out of range.
 
-    An Equal with positions. -1 takes the greatest element + 1, of a constant only.
+    An Equal with positions. -1 takes the greatest element + 1, of a constant, or on the default
+    graph, where it is computed for that.
     """
     graph = x.graph
     if isinstance(classes, int) and classes == -1:
-        array = literal_of(x)
+        array = elements_of(x)
         if array is None or array.size == 0:
             raise ShapeError(
                 f"one_hot: {describe(x)} would decide the shape; say how many classes there are"

@@ -71,6 +71,22 @@ def literal_of(x: Tensor) -> np.ndarray[Any, Any] | None:
     return attrs.array if isinstance(attrs, ConstantAttrs) else None
 
 
+def elements_of(x: Tensor) -> np.ndarray[Any, Any] | None:
+    """The elements of a constant, and on the default graph of any Tensor, as it has them now; None
+    for what is not known before a run.
+    """
+    array = literal_of(x)
+    return x.numpy() if array is None and x.graph.is_eager else array
+
+
+def noted(x: Tensor, array: np.ndarray[Any, Any]) -> Tensor:
+    """An array that follows from `elements_of(x)`, beside x: a constant, or an Input where the next
+    x has others, so that the same program serves them.
+    """
+    is_constant = literal_of(x) is not None
+    return x.graph.constant(array) if is_constant else x.graph.tensor(array)
+
+
 def _wrapped_constant(indices: Tensor, array: np.ndarray[Any, Any], extent: int) -> Tensor:
     wide = array.astype(np.int64)
     outside = (wide < -extent) | (wide >= extent)

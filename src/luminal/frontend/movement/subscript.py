@@ -13,7 +13,7 @@ from luminal.base.errors import DTypeError, ShapeError
 from luminal.base.records import dataclass
 from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent, Operand, Shape, along, describe, is_tensor, listed
-from luminal.frontend.movement.indexing import gather_at, literal_of, wrapped
+from luminal.frontend.movement.indexing import elements_of, gather_at, literal_of, noted, wrapped
 from luminal.frontend.movement.scatter import source_of, written
 from luminal.frontend.movement.views import ravel, reshape, view_of
 from luminal.frontend.pointwise.binary import broadcast, common_shape, where
@@ -174,15 +174,15 @@ def _entry(x: Tensor, entry: Any) -> list[Any]:
 
 
 def _positions(x: Tensor, mask: Tensor) -> list[Any]:
-    """The positions where a constant mask is true: one entry for each of its dims."""
-    array = literal_of(mask)
+    """The positions where a mask of known elements is true: one entry for each of its dims."""
+    array = elements_of(mask)
     if array is None:
         raise ShapeError(
             f"index: the mask {describe(mask)} would decide the shape, which is fixed before a run;"
             " use lm.where for choices by element, or a constant mask"
         )
     per_dim = zip(np.nonzero(array), array.shape, strict=True)
-    return [_MaskPick(x.graph.constant(part), extent) for part, extent in per_dim]
+    return [_MaskPick(noted(mask, part), extent) for part, extent in per_dim]
 
 
 def _is_split(entries: list[Any], least: int) -> bool:

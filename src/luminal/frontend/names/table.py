@@ -488,29 +488,29 @@ random.keyed
 losses.loss
     binary_cross_entropy              | functional
     binary_cross_entropy_with_logits  | functional
-    cosine_embedding_loss             | functional
-    cosine_similarity                 | functional
+    cosine_embedding_loss             | lm functional
+    cosine_similarity                 | lm functional
     gaussian_nll_loss                 | functional
-    hinge_embedding_loss              | functional
+    hinge_embedding_loss              | lm functional
     huber_loss                        | functional
-    kl_div                            | functional
+    kl_div                            | lm functional
     l1_loss                           | functional
-    margin_ranking_loss               | functional
+    margin_ranking_loss               | lm functional
     mse_loss                          | functional
     multi_margin_loss                 | functional
     multilabel_margin_loss            | functional
     multilabel_soft_margin_loss       | functional
-    pairwise_distance                 | functional
-    poisson_nll_loss                  | functional
+    pairwise_distance                 | lm functional
+    poisson_nll_loss                  | lm functional
     rmse_loss                         | functional
     sigmoid_focal_loss                | functional
     smooth_l1_loss                    | functional
     soft_margin_loss                  | functional
-    triplet_margin_loss               | functional
+    triplet_margin_loss               | lm functional
     triplet_margin_with_distance_loss | functional
 losses.classification
     cross_entropy                     | functional
-    ctc_loss                          | functional
+    ctc_loss                          | lm functional
     focal_loss                        | functional
     nll_loss                          | functional
 

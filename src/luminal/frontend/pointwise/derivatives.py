@@ -11,6 +11,7 @@ Equal operations are one value, whoever recorded them first says how it is diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar, Token
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+differentiable: ContextVar[bool] = ContextVar("luminal_differentiable", default=True)
+"""Has what is recorded here a derivative? Not inside of `lm.no_grad`."""
+NO_GRADIENT = MarkAttrs("no_grad")
+
 Pull = Callable[["Tensor", "Tensor", Sequence["Tensor"]], Sequence["Tensor | None"]]
 """From the result's gradient, the result and the operands: each operand's gradient, or None."""
 
@@ -35,6 +40,48 @@ class Derivative:
 
     operands: tuple[Value, ...]
     pull: Pull
+
+
+class _Differentiable:
+    """A context or decorator: what is recorded inside has derivatives, or has none."""
+
+    wanted = True
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        """The context; of a function (a decorator without brackets) that function inside it."""
+        context = super().__new__(cls)
+        context._tokens = []
+        return context if function is None else context(function)
+
+    _tokens: list[Token[bool]]
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def calling(*args: P.args, **kwargs: P.kwargs) -> R:
+            with type(self)():  # its own: threads may call it at the same time
+                return function(*args, **kwargs)
+
+        return calling
+
+    def __enter__(self) -> None:
+        self._tokens.append(differentiable.set(self.wanted))
+
+    def __exit__(self, *error: object) -> None:
+        differentiable.reset(self._tokens.pop())
+
+
+class enable_grad(_Differentiable):
+    """A context or decorator: what is recorded inside of it has derivatives, also inside of
+    `no_grad`. As torch.enable_grad.
+    """
+
+
+class no_grad(_Differentiable):
+    """A context or decorator: what is recorded inside of it is constant for derivatives. As
+    torch.no_grad; a compile drops the difference.
+    """
+
+    wanted = False
 
 
 # What follows from primitives is right, but poor where a function is made of cases, polynomials or
@@ -54,6 +101,8 @@ def differentiated(
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not differentiable.get():
+                return function(*args, **kwargs)
             tensors = [x for x in (*args, *kwargs.values()) if is_tensor(x)]
             lengths = {id(x.graph): len(x.graph.builder) for x in tensors}
             result: Any = function(*args, **kwargs)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -400,10 +400,50 @@ def next_key(what: str, graph: Recorder) -> Tensor:
     """The key of one call; outside of `keyed` raises GraphError but on the default graph, whose
     keys the default generator draws.
     """
-    keys = _keys.get()
+    keys, now = _keys.get(), _examples.get()
     if keys is None:
-        return graph.next_key(what)
+        return graph.next_key(what) if now is None else now.next_key(what)
     # The count is of the recording: each call site has its own key, the same in every run of the
     # program.
     keys.taken += 1
-    return fold_in(keys.key, keys.taken)
+    key = fold_in(keys.key, keys.taken)
+    return key if now is None else now.key_of(what, key)
+
+
+class Examples(Protocol):
+    """What records the function of `lm.vmap`, and says what its draws are."""
+
+    depth: int
+
+    def next_key(self, what: str) -> Tensor:
+        """The key of one call."""
+
+    def key_of(self, what: str, key: Tensor) -> Tensor:
+        """The key of an example where all would draw with `key`."""
+
+    def drawn(self, what: str, draw: Callable[[], Tensor]) -> Tensor:
+        """Numbers that are drawn at once."""
+
+
+_examples: ContextVar[Examples | None] = ContextVar("luminal_examples", default=None)
+
+
+@contextmanager
+def drawing_in(recorder: Examples | None) -> Iterator[None]:
+    """Inside of the block draws are those of the function of `lm.vmap`."""
+    token = _examples.set(recorder)
+    try:
+        yield
+    finally:
+        _examples.reset(token)
+
+
+def examples() -> Any:
+    """The Recorder of the function of `lm.vmap` that is recorded now, or None."""
+    return _examples.get()
+
+
+def drawn_once(what: str, draw: Callable[[], Tensor]) -> Tensor:
+    """Numbers that are drawn at once; inside of `lm.vmap` as that says."""
+    now = _examples.get()
+    return draw() if now is None else now.drawn(what, draw)

@@ -12,10 +12,18 @@ from luminal.base import dtypes
 from luminal.base.errors import DTypeError, InputError, ShapeError
 from luminal.frontend.creation import linspace
 from luminal.frontend.handle import Extent, Operand, along, describe, is_tensor, work_dtype
-from luminal.frontend.movement.indexing import gather, gather_at, literal_of, take
+from luminal.frontend.movement.indexing import elements_of, gather, gather_at, noted, take
 from luminal.frontend.movement.scatter import written
 from luminal.frontend.movement.views import ravel, stack, unsqueeze
-from luminal.frontend.pointwise.binary import equal, graph_of, lifted, promotion, where
+from luminal.frontend.pointwise.binary import (
+    broadcast,
+    common_shape,
+    equal,
+    graph_of,
+    lifted,
+    promotion,
+    where,
+)
 from luminal.frontend.reduce.reductions import any, cumsum, greatest
 from luminal.shape.expression import Expression, const, maximum
 
@@ -114,18 +122,18 @@ def nonzero_static(x: Tensor, size: Extent, fill_value: int = -1) -> Tensor:
 
 
 def nonzero(x: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
-    """The positions of the elements that are not 0, of a constant: (count, ndim), int64.
+    """The positions of the elements that are not 0: (count, ndim), int64.
 
-    As a tuple one tensor a dim; a 0-d constant counts as one of one element. Raises ShapeError for
-    what is computed: see nonzero_static.
+    As a tuple one tensor a dim; a 0-d Tensor counts as one of one element. On the default graph
+    elements are computed for it; elsewhere ShapeError for what is no constant: see nonzero_static.
     """
-    array = literal_of(x)
+    array = elements_of(x)
     if array is None:
         _refuse("nonzero", x, "use nonzero_static(size), which says how many")
     positions = np.nonzero(np.atleast_1d(array))  # one row of no columns for a 0-d element
     if as_tuple:
-        return tuple(x.graph.constant(part) for part in positions)
-    return x.graph.constant(np.stack(positions, 1)[:, : array.ndim])
+        return tuple(noted(x, part) for part in positions)
+    return noted(x, np.stack(positions, 1)[:, : array.ndim])
 
 
 def argwhere(x: Tensor) -> Tensor:
@@ -135,9 +143,17 @@ def argwhere(x: Tensor) -> Tensor:
     return positions
 
 
-def masked_select(x: Tensor, mask: Tensor) -> NoReturn:
-    """Raises ShapeError: as many elements as the mask has; `x[mask]` takes constant masks."""
-    _refuse("masked_select", mask, "use where(mask, x, 0), or x[mask] with a constant mask")
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """The elements of x where `mask`, which broadcasts with x, is true: one dim.
+
+    On the default graph the mask is computed for it; elsewhere ShapeError for what is no constant.
+    """
+    array = elements_of(mask)
+    if array is None:
+        _refuse("masked_select", mask, "use where(mask, x, 0), or x[mask] with a constant mask")
+    shape = common_shape("masked_select", (mask, x))
+    places = np.flatnonzero(np.broadcast_to(array, [n.value for n in shape]))
+    return take(ravel(broadcast(x, shape)), noted(mask, places), 0)
 
 
 def unique(x: Tensor, *options: Any, **more: Any) -> NoReturn:
@@ -213,7 +229,7 @@ def bincount(
         raise ShapeError(
             f"bincount: {describe(weights)} are not one weight for each of {describe(x)}"
         )
-    literal = literal_of(x)
+    literal = elements_of(x)
     if literal is not None and literal.size and int(literal.min()) < 0:
         raise InputError(f"bincount: the element {int(literal.min())} is below 0")
     if size is None:

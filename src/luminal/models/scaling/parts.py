@@ -278,7 +278,11 @@ class Parts:
                 kinds[kind] = Layer(setting, model, _under(model, ".layers."))
         ends = Decoder(replace(config, layers=()))
         embedding = Embedding(setting, ends, _under(ends, ".embed"))
-        head = [named for named in ends.named_parameters() if named not in embedding.named]
+        head = [
+            named
+            for named in ends.named_parameters(remove_duplicate=False)
+            if named not in embedding.named
+        ]
         if ends.lm_head is None:  # tied: the last stage has a copy of the table
             head += [named for named in embedding.named if "embed_tokens" in named[0]]
         layers = [kinds[kind] for kind in config.layers]
@@ -294,4 +298,8 @@ class Parts:
 
 
 def _under(model: Decoder, what: str) -> list[tuple[str, Parameter]]:
-    return [(path, parameter) for path, parameter in model.named_parameters() if what in path]
+    return [
+        (path, parameter)
+        for path, parameter in model.named_parameters(remove_duplicate=False)
+        if what in path
+    ]
