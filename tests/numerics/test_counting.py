@@ -13,7 +13,6 @@ import torch
 import luminal as lm
 from luminal.base.errors import DTypeError, InputError, LuminalError, ShapeError
 from luminal.frontend.graph import Recorder
-from tests.long_share import long_but
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import run
 
@@ -68,7 +67,7 @@ DIVISORS += [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", long_but(BACKENDS, ("cpu",)))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_divisors_like_torch(backend: str) -> None:
     check(DIVISORS, backend)
 
@@ -147,7 +146,7 @@ COUNTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", long_but(BACKENDS, ("cpu",)))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_counts_like_torch(backend: str) -> None:
     check(COUNTS, backend)
 

@@ -15,7 +15,7 @@ import luminal as lm
 import luminal.nn.functional as functional
 from luminal.base.errors import DTypeError, ShapeError
 from tests.close import close
-from tests.long_share import long_but, mostly_long
+from tests.long_share import mostly_long
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import run
 
@@ -222,7 +222,7 @@ RESIZED = (
 )
 
 
-@pytest.mark.parametrize("backend", long_but(BACKENDS, ("cpu",)))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_windows_and_resizing(backend: str) -> None:
     check(WINDOWS + RESIZED, backend)
 

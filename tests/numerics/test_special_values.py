@@ -16,7 +16,7 @@ import torch
 
 from luminal.base import dtypes
 from luminal.base.errors import DTypeError
-from tests.long_share import long_but, long_rows
+from tests.long_share import long_rows
 from tests.numerics.recording import run
 from tests.numerics.special_values import BOTH, Array, Op, failures
 
@@ -155,7 +155,7 @@ def beside(names: list[str], given: list[Any]) -> Iterator[Op]:
             yield Op(f"{name} with {n} at its left", left, divided if name == "truediv" else left)
 
 
-@pytest.mark.parametrize("backend", long_but(BOTH, ("cpu",)))
+@pytest.mark.parametrize("backend", BOTH)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float32", "bfloat16"])
 def test_numbers_beside_tensors(dtype: str, backend: str) -> None:
     assert failures(list(beside(BINARY, BESIDE)), backend, numbers(dtype)) == []
