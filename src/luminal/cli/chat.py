@@ -13,6 +13,7 @@ import typer
 from luminal.base.errors import InputError
 from luminal.base.near_names import suggestion
 from luminal.cli.options import (
+    Adapter,
     Backend,
     ComputeDtype,
     KeepQuantized,
@@ -49,6 +50,7 @@ def command(
     seed: Seed = 0,
     mode: Mode = "fast",
     backend: Backend = "cpu",
+    adapter: Adapter = None,
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,
     context: Annotated[int | None, typer.Option(min=1, help="Most tokens of a chat.")] = None,
@@ -64,6 +66,7 @@ def command(
         context=context,
         keep_quantized=keep_quantized,
         compute_dtype=compute_dtype,
+        adapter=adapter,
     )
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"chat: {model} is a {type(loaded).__name__}, which does not chat")

@@ -9,6 +9,7 @@ import typer
 
 from luminal.base.errors import InputError
 from luminal.cli.options import (
+    Adapter,
     Backend,
     ComputeDtype,
     Draft,
@@ -55,6 +56,7 @@ def command(
     draft: Draft = None,
     mode: Mode = "fast",
     backend: Backend = "cpu",
+    adapter: Adapter = None,
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,
     stats: Annotated[bool, typer.Option("--stats", help="End with times and tokens/s.")] = False,
@@ -64,7 +66,7 @@ def command(
 
     loaded = models.load(
         model or models.SHIPPED, tokenizer, mode, backend,
-        keep_quantized=keep_quantized, compute_dtype=compute_dtype,
+        keep_quantized=keep_quantized, compute_dtype=compute_dtype, adapter=adapter,
     )  # fmt: skip
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")

@@ -27,6 +27,7 @@ from luminal.cli import (
     info,
     launch,
     links,
+    merge,
     quantize,
     run,
     serve,
@@ -78,6 +79,7 @@ app.command("detect")(with_threads(detect.command))
 app.command("embed")(with_threads(embed.command))
 app.command("transcribe")(with_threads(transcribe.command))
 app.command("convert")(with_threads(convert.command))
+app.command("merge")(with_threads(merge.command))
 app.command("quantize")(with_threads(quantize.command))
 app.command("serve")(with_threads(serve.command))
 app.command("train")(with_threads(train.command))

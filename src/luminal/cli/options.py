@@ -21,6 +21,11 @@ KeepQuantized = Annotated[
     typer.Option("--keep-quantized", help="Packed matrices stay so; else they are f32."),
 ]
 
+Adapter = Annotated[
+    str | None,
+    typer.Option("--adapter", help="A folder of PEFT (LoRA, DoRA), merged into the weights."),
+]
+
 ComputeDtype = Annotated[
     str | None,
     typer.Option(

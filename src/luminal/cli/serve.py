@@ -14,6 +14,7 @@ from luminal.base import host as system
 from luminal.base import installation
 from luminal.base.errors import InputError
 from luminal.cli.options import (
+    Adapter,
     Backend,
     CacheDtype,
     ComputeDtype,
@@ -79,6 +80,7 @@ def command(
     backend: Backend = "cpu",
     draft: Draft = None,
     cache_dtype: CacheDtype = None,
+    adapter: Adapter = None,
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,
     tensor: Tensor = 1,
@@ -108,7 +110,7 @@ def command(
         "path": model, "tokenizer": tokenizer, "name": name, "context": context, "cache": cache,
         "rows": rows, "chunk": chunk, "backend": backend, "keep_quantized": keep_quantized,
         "compute_dtype": compute_dtype, "draft": draft, "cache_dtype": cache_dtype,
-        "template": None if template is None else template.read(),
+        "adapter": adapter, "template": None if template is None else template.read(),
     }  # fmt: skip
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
     settings = Settings(arguments, limits, accepted_keys, origins)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
 from luminal.memory.mapped_pages import read_ahead
 from luminal.memory.row_order import StoredRows
 from luminal.models import quantized
+from luminal.models.adapters import read_adapter
 from luminal.models.quantized.parts import Packing
 
 EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
@@ -35,7 +37,7 @@ class Checkpoint:
     `config` is what a `config.json` says; `tensors` have the names that go with its architecture,
     and are views of mapped files where these store them so. `path` has the configuration.
     `chat_template` is a text of Jinja that makes one text of the messages of a chat. `packing` says
-    how another program had packed the matrices.
+    how another program had packed the matrices, `adapter` what was merged into them.
     """
 
     config: Mapping[str, Any]
@@ -44,6 +46,7 @@ class Checkpoint:
     path: Path
     chat_template: str | None = None
     packing: Packing | None = None
+    adapter: str = ""
 
     @property
     def place(self) -> Path:
@@ -64,6 +67,7 @@ def load_checkpoint(
     keep_order: bool = False,
     with_tokenizer: bool = True,
     ahead: bool = True,
+    adapter: str | Path | None = None,
 ) -> Checkpoint:
     """Read a model from a folder, a `.gguf` or `.bin` file, or the Hugging Face Hub.
 
@@ -73,12 +77,14 @@ def load_checkpoint(
     has in another order stay as they lie, for `decoder_of`; else they are copied.
     `with_tokenizer=False` leaves the model's own tokenizer unread, whatever is wrong with it.
     `ahead`: a thread begins to read the weights; not for a rank, which reads a part of them.
+    `adapter`: a folder of PEFT, which is merged into the weights.
     Raises LoadError for whatever is missing, damaged or unknown, InputError where there are no
     packed matrices to keep.
     """
     path = locate(path_or_id)
+    change = None if adapter is None else read_adapter(adapter)  # small, and read first
     checkpoint = _read(path, tokenizer, keep_quantized, keep_order, with_tokenizer)
-    if ahead:
+    if ahead and change is None:
         _read_ahead(checkpoint.tensors)
     packs = checkpoint.packing is not None or any(map(is_packed, checkpoint.tensors.values()))
     if keep_quantized and not packs:
@@ -86,6 +92,9 @@ def load_checkpoint(
             f"{path}: has no packed matrices that could be kept (keep_quantized); `luminal "
             "quantize` writes such files"
         )
+    if change is not None:
+        merged = change.merged(checkpoint.tensors)
+        return replace(checkpoint, tensors=merged, adapter=change.text)
     return checkpoint
 
 
@@ -244,6 +253,11 @@ def folder_config(folder: Path) -> dict[str, Any]:
     """The folder's `config.json`, without what it says of blocks. Raises LoadError where there is
     none.
     """
+    if not is_there(folder / "config.json") and is_there(folder / "adapter_config.json"):
+        raise LoadError(
+            f"{folder}: is an adapter and no model; give the model that it was trained on, and "
+            "this folder as adapter= (--adapter)"
+        )
     if not is_there(folder / "config.json"):
         raise LoadError(f"{folder}: no config.json in it{_hint(folder)}")
     config = read_json(folder / "config.json")

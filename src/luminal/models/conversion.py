@@ -65,6 +65,7 @@ def convert(
     dtype: str | None = None,
     tokenizer: str | Path | None = None,
     told: Told | None = None,
+    adapter: str | Path | None = None,
 ) -> None:
     """Writes a model in the files of `source` as a `.gguf`, a `.safetensors`, or a new folder.
 
@@ -72,9 +73,10 @@ def convert(
     weights, one of KINDS; without it matrices stay what they are, and packed ones become f32 but in
     GGUF files. Beside packed matrices and in GGUF files vectors are f32, as readers expect, and
     matrices whose rows are no whole blocks f16. Folders and safetensors files have packed ones as
-    `luminal.loaders.ggml.named_blocks` says. `tokenizer`: a file, where the model
-    has none. `told` hears of each tensor, where they are packed. All is written or nothing. Raises
-    LoadError for a damaged source, InputError for what cannot be said there.
+    `luminal.loaders.ggml.named_blocks` says. `tokenizer`: a file, where the model has none.
+    `adapter`: a folder of PEFT, merged into the weights. `told` hears of each tensor, where they
+    are packed. All is written or nothing. Raises LoadError for a damaged source, InputError for
+    what cannot be said there.
     """
     place = given_path(target)
     kind = _checked(dtype, place)
@@ -85,12 +87,14 @@ def convert(
     ):
         raise InputError(f"{place}: is read from; write another file")
     if path.suffix == ".safetensors":
+        if adapter is not None:
+            raise InputError(f"{path}: an adapter is merged into a whole model; give its folder")
         _convert_arrays(path, place, kind, told)
         return
-    if path.suffix == place.suffix == ".gguf" and tokenizer is None:
+    if path.suffix == place.suffix == ".gguf" and tokenizer is None and adapter is None:
         _convert_gguf(path, place, kind, told)
         return
-    checkpoint = load_checkpoint(path, tokenizer)
+    checkpoint = load_checkpoint(path, tokenizer, adapter=adapter)
     if place.suffix == ".gguf":
         metadata, tensors = gguf_model(checkpoint)
         stored = _all_stored(path, tensors, kind, told)

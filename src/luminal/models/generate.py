@@ -405,6 +405,7 @@ def load(
     keep_quantized: bool = False,
     compute_dtype: Any = None,
     ahead: bool = True,
+    adapter: str | Path | None = None,
 ) -> Any:
     """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
 
@@ -415,9 +416,10 @@ def load(
     default bfloat16 where the matrices are, else float32 (docs/models.md). Language models alone
     take these three. `keep_quantized`:
     packed matrices stay as in the file, which is mapped, and are decoded wherever they are read;
-    else they become float32. `ahead`: a thread begins to read the weights; not for a rank, which
+    else they become float32. `adapter`: a folder of PEFT (LoRA, DoRA), which is merged into the
+    weights. `ahead`: a thread begins to read the weights; not for a rank, which
     reads a part of them. Raises LoadError, CompileError for a mode or backend that is not
-    here, and InputError for one of the four with another model, or with a file that has none.
+    here, and InputError for one of the five with another model, or with a file that has none.
     """
     start = time.perf_counter()
     # First of all: a misspelt mode or a missing device is said before gigabytes are read.
@@ -430,13 +432,16 @@ def load(
             "compute_dtype": compute_dtype,
         }
         decoder_options["keep_quantized"] = keep_quantized or None
+        decoder_options["adapter"] = adapter
         for name, value in decoder_options.items():
             if value is not None:
                 raise InputError(
                     f"{path}: no language model, which alone takes {name}=; leave it out"
                 )
         return read_family(place, mode, backend)
-    checkpoint = load_checkpoint(place, tokenizer, keep_quantized, keep_order=True, ahead=ahead)
+    checkpoint = load_checkpoint(
+        place, tokenizer, keep_quantized, keep_order=True, ahead=ahead, adapter=adapter
+    )
     model = decoder_of(checkpoint, compute_dtype)
     tokenizer_of_model = checkpoint.tokenizer_for(model.config.vocab_size)
     if tokenizer_of_model is None:
@@ -447,6 +452,6 @@ def load(
     if checkpoint.chat_template is not None:
         names = special_tokens(place, tokenizer_of_model)
         loaded.chat_template = ChatTemplate(checkpoint.chat_template, names)
-    loaded.stats.weights = told(checkpoint.packing, model, keep_quantized)
+    loaded.stats.weights = told(checkpoint, model, keep_quantized)
     loaded.stats.load = time.perf_counter() - start
     return loaded

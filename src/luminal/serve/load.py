@@ -34,14 +34,15 @@ def load(
     template: str | None = None,
     draft: str | None = None,
     cache_dtype: Any = None,
+    adapter: str | None = None,
     ranks: Ranks = ALONE,
 ) -> Served:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
     text. `backend`: the device; by default that of `lm.device`. `keep_quantized`,
-    `compute_dtype`: as of `lm.models.load`. `template`: a chat template instead of the model's.
-    `draft`: a smaller model that proposes tokens, or "lookup": from the text itself.
+    `compute_dtype`, `adapter`: as of `lm.models.load`. `template`: a chat template instead of
+    the model's. `draft`: a smaller model that proposes tokens, or "lookup": from the text itself.
     `cache_dtype`: of keys and values that are kept; by default what the model's products multiply.
     `ranks`: who runs the model; each keeps its part of it, and all must call this.
     Raises LoadError, and InputError for a draft of another vocabulary, or a model that the ranks
@@ -55,6 +56,7 @@ def load(
         keep_quantized=keep_quantized,
         compute_dtype=compute_dtype,
         ahead=ranks.have_all,
+        adapter=adapter,
     )
     if not isinstance(loaded, generate.LanguageModel):
         raise InputError(f"serve: {path} is no language model of the kind that is served")

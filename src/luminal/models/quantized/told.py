@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections import Counter
 
 from luminal.frontend.matrices.packed import Packed
+from luminal.models.checkpoint import Checkpoint
 from luminal.models.decoder import Decoder
-from luminal.models.quantized.parts import Packing
 
 
-def told(packing: Packing | None, model: Decoder, keep: bool) -> str:
-    """One line on the matrices of a model, empty where none was or is packed. `keep`: they were to
-    stay packed.
+def told(checkpoint: Checkpoint, model: Decoder, keep: bool) -> str:
+    """One line on the matrices of a model, empty where none was or is packed, nor changed by an
+    adapter. `keep`: they were to stay packed.
     """
+    return "; ".join(filter(None, (_packing(checkpoint, model, keep), checkpoint.adapter)))
+
+
+def _packing(checkpoint: Checkpoint, model: Decoder, keep: bool) -> str:
+    packing = checkpoint.packing
     matrices = [held for held in model.parameters() if isinstance(held, Packed)]
     if packing is None and not matrices:
         return ""
@@ -29,5 +34,5 @@ def told(packing: Packing | None, model: Decoder, keep: bool) -> str:
     parts += [f"{count} decoded ({reason})" for reason, count in decoded.items() if count]
     joined = left - sum(decoded.values())
     if joined > 0:
-        parts.append(f"{joined} decoded (joined or cut after they were read)")
+        parts.append(f"{joined} decoded (joined, cut or changed after they were read)")
     return f"{packing.method}: {packing.matrices} matrices, {', '.join(parts)}"
