@@ -43,7 +43,7 @@ def test_torch_is_the_version_of_the_list() -> None:
     assert torch.__version__.split("+")[0] in LIST.read_text().splitlines()[0]
 
 
-@pytest.mark.parametrize("part", mostly_long(range(PARTS), 4))
+@pytest.mark.parametrize("part", mostly_long(range(PARTS), 2))
 def test_the_first_sample(part: int) -> None:
     assert failures(drawn(part, 1), "reference") == []
 
