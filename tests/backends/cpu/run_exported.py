@@ -1,7 +1,7 @@
 """Runs exported programs where no compiler can be imported: `python run_exported.py FOLDER`.
 
 Each `NAME.lum` lies beside `NAME.npz`, with `dim.S`, `input.X`, and the expected `output.Y` and
-`state.K`. Prints which differ.
+`state.K`, or `same.K` where that has not changed. Prints which differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def main() -> None:
                 f"state.{name}": value for name, value in program.states.items()
             }
             expected = part(arrays, "output") | {
-                f"state.{name}": value for name, value in part(arrays, "state").items()
+                f"state.{name}": value
+                for kind in ("state", "same")  # what a program does not touch is not in its file
+                for name, value in part(arrays, kind).items()
+                if kind == "state" or name in program.states
             }
             for name, value in expected.items():
                 if results[name].tobytes() != value.tobytes():

@@ -45,13 +45,17 @@ def keep(
     ends = exe._signature.intervals  # of the dims that the program needs
     greatest = {dim: min(ends[dim][1], n + 3) for dim, n in dims.items() if dim in ends}
     exe.export(folder / f"{name}.lum", greatest)
+    first = {state: state.numpy().copy() for state in states}
     outputs = exe(inputs, dims=dims)
     arrays = {f"output.{key}": np.array(value) for key, value in outputs.items()}
     names = [state.name for state in states]  # of which a file makes the second "NAME.2"
-    arrays |= {f"state.{s.name}": s.numpy() for s in states if names.count(s.name) == 1}
+    alone = {s.name: (s.numpy(), first[s]) for s in states if names.count(s.name) == 1}
+    for key, (now, before) in alone.items():
+        kind = "same" if now.tobytes() == before.tobytes() else "state"
+        arrays[f"{kind}.{key}"] = now
     arrays |= {f"input.{key}": value for key, value in inputs.items()}
     arrays |= {f"dim.{key}": np.array(dims[key]) for key in greatest}
-    raw = {k: a.view(f"V{a.itemsize}") if a.dtype.kind == "V" else a for k, a in arrays.items()}
+    raw = {k: a if a.dtype.isbuiltin == 1 else a.view(f"u{a.itemsize}") for k, a in arrays.items()}
     np.savez(folder / f"{name}.npz", **raw)
 
 
