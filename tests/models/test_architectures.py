@@ -149,12 +149,10 @@ def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "name"),
     [
-        ({"quant_method": "gptq", "bits": 4}, "GPTQ"),
-        ({"quant_method": "awq"}, "AWQ"),
-        ({"quant_method": "fbgemm_fp8"}, r"fp8 \(fbgemm\)"),
-        ({"quant_method": "bitsandbytes"}, "bitsandbytes"),
-        ({"load_in_4bit": True}, "bitsandbytes"),
-        ({"quant_method": "compressed-tensors"}, "compressed-tensors"),
+        ({"quant_method": "hqq", "bits": 4}, "HQQ"),
+        ({"quant_method": "aqlm"}, "AQLM"),
+        ({"quant_method": "quanto"}, "quanto"),
+        ({"quant_method": "torchao"}, "torchao"),
         ({"quant_method": "other"}, "'other'"),
     ],
 )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import luminal as lm
 from luminal.base.errors import LoadError
 from luminal.models import convert
-from luminal.models.architectures import read_decoder
+from luminal.models.architectures import decoder_of, read_decoder
+from luminal.models.checkpoint import load_checkpoint
+from luminal.models.quantized.told import told
 from tests.models.decoder_checks import check_logits, saved
 from tests.models.tiny_architectures import TINY, VARIANTS
 
@@ -68,12 +72,28 @@ def test_a_gguf_file_of_it(theirs: Any, tmp_path: Path) -> None:
 def test_what_is_refused(theirs: Any, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    change(tmp_path, quantization_config={"quant_method": "fp8"})
-    with pytest.raises(LoadError, match="quant_method='fp8' is not supported; 'mxfp4' is"):
+    change(tmp_path, quantization_config={"quant_method": "hqq"})
+    with pytest.raises(LoadError, match="quant_method='hqq' is not supported; 'mxfp4' is"):
         read_decoder(tmp_path)
     change(tmp_path, quantization_config={"quant_method": "mxfp4"})
     weights = load_file(tmp_path / "model.safetensors")
     weights.pop("model.layers.1.mlp.experts.down_proj_scales")
     save_file(weights, tmp_path / "model.safetensors")
     with pytest.raises(LoadError, match=r"down_proj_blocks' has shape .*its scales have None"):
+        read_decoder(tmp_path)
+
+
+def test_what_is_told_of_them(theirs: Any, tmp_path: Path) -> None:
+    checkpoint = load_checkpoint(tmp_path, keep_quantized=True)
+    text = told(checkpoint, decoder_of(checkpoint), keep=True)
+    assert re.fullmatch(r"MXFP4: (\d+) matrices, \1 decoded \(experts become bfloat16\)", text)
+
+
+def test_a_scale_that_is_no_number(theirs: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    tensors = {name: np.array(array) for name, array in lm.load(path).items()}
+    name = next(name for name in tensors if name.endswith("down_proj_scales"))
+    tensors[name][0, 0, 0] = 255
+    lm.save(path, tensors)
+    with pytest.raises(LoadError, match=r"down_proj_scales' holds 255, which is NaN"):
         read_decoder(tmp_path)

@@ -128,14 +128,17 @@ def _read_folder(
 ) -> Checkpoint:
     config, file = folder_config(path), path / "config.json"
     section = quantized.section_of(config, path)
-    packing = None
+    packing, is_oss = None, config.get("architectures") == ["GptOssForCausalLM"]
+    if not quantized.reads(section) and not is_oss:
+        check_quantization(config, file)  # before the weights are looked at
     tensors: dict[str, Any] = folder_tensors(path, keep_quantized)
     if quantized.reads(section):
         loaded = quantized.read(tensors, section, keep_quantized, file, weights_file(path))
         tensors, packing = loaded.tensors, loaded.packing
         config["quantization_config"] = None
-    elif config.get("architectures") != ["GptOssForCausalLM"]:  # which reads mxfp4 itself
-        check_quantization(config, file)
+    elif is_oss and (count := sum(name.endswith("_blocks") for name in tensors)):
+        # Its record reads them.
+        packing = Packing("MXFP4", count, {"experts become bfloat16": count})
     if tokenizer is None and with_tokenizer:
         tokenizer = _own_tokenizer(path)
     template = folder_chat_template(path)
@@ -284,10 +287,6 @@ def check_quantization(config: Mapping[str, Any], path: Path) -> None:
     # Packed weights have other names and shapes. Without this check the first message would be
     # about a missing matrix, which tells nobody what to do.
     method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
-    if method is None and isinstance(quantization, Mapping):
-        # The first files of bitsandbytes do not name a method, only the number of bits.
-        bits = any(quantization.get(key) for key in ("load_in_4bit", "load_in_8bit"))
-        method = "bitsandbytes" if bits else None
     kind = _PACKED.get(str(method), shown(method) if method else "packed")
     raise LoadError(
         f"{path}: the weights are quantized: {kind}, which is not read; take the unquantized model "

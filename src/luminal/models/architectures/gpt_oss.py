@@ -83,6 +83,11 @@ def _unpacked(tensors: Tensors) -> dict[str, Array]:
                 )
             if array.dtype != np.uint8 or scales.dtype != np.uint8:
                 raise LoadError(f"weights: {name!r} or its scales are {array.dtype}, not uint8")
+            if (scales == len(_SCALES) - 1).any():
+                raise LoadError(
+                    f"weights: '{plain}_scales' holds 255, which is NaN; powers of two are 0 to "
+                    "254; download the file again"
+                )
             # By tables of all sixteen numbers and all scales: products of powers of two are exact,
             # so nothing is rounded on the way.
             both = np.empty((*array.shape, 2), ml_dtypes.bfloat16)

@@ -30,7 +30,7 @@ def _packing(checkpoint: Checkpoint, model: Decoder, keep: bool) -> str:
     if packing is None:
         return ", ".join(parts)
     left = packing.matrices - len(matrices)
-    decoded = dict(packing.decoded) if keep else {"keep_quantized=True keeps them": left}
+    decoded = packing.decoded or ({} if keep else {"keep_quantized=True keeps them": left})
     parts += [f"{count} decoded ({reason})" for reason, count in decoded.items() if count]
     joined = left - sum(decoded.values())
     if joined > 0:
