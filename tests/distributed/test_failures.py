@@ -155,6 +155,7 @@ def test_an_error_that_a_program_catches_ends_it_all_the_same() -> None:
     assert f"rank 0 of 2 ends all: rank 0: {GRADIENT} has waited 1 s" in end.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("again", REPEATS)
 def test_different_collectives(again: int) -> None:
     end = ended(launched("order", LUMINAL_VERIFY="1"))

@@ -20,7 +20,7 @@ from tests.expand.both_meanings import run_expanded
 from tests.long_share import mostly_long
 
 SIZE = 97  # elements of the input
-CHUNK = 25
+CHUNK = 10
 
 
 class Divided:
@@ -102,11 +102,11 @@ def check_seeds(seeds: range, native: bool) -> None:
                 raise
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(80), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(200), 1))
 def test_expanded(chunk: int) -> None:
     check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)), native=False)
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(80, 100), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(200, 250), 1))
 def test_native(chunk: int) -> None:
     check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)), native=True)

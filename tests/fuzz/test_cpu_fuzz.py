@@ -11,7 +11,7 @@ from tests.fuzz.graphs import Case, cases, random_case
 from tests.long_share import mostly_long
 from tests.machines import NARROWER
 
-CHUNK, FEW = 25, 10
+CHUNK = 10
 
 
 def check_seeds(seeds: range) -> None:
@@ -23,7 +23,7 @@ def check_seeds(seeds: range) -> None:
             raise
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(80), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(200), 1))
 def test_cases_of_seeds(chunk: int) -> None:
     check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)))
 
@@ -31,13 +31,13 @@ def test_cases_of_seeds(chunk: int) -> None:
 @pytest.mark.parametrize("chunk", mostly_long(range(5), 1))
 def test_cases_of_seeds_of_a_narrower_machine(chunk: int) -> None:
     with config.override(LUMINAL_TARGET=NARROWER):
-        check_seeds(range(1000 + FEW * chunk, 1000 + FEW * (chunk + 1)))
+        check_seeds(range(1000 + CHUNK * chunk, 1000 + CHUNK * (chunk + 1)))
 
 
 @pytest.mark.parametrize("chunk", mostly_long(range(5), 1))
 def test_cases_of_seeds_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch)
-    check_seeds(range(2000 + FEW * chunk, 2000 + FEW * (chunk + 1)))
+    check_seeds(range(2000 + CHUNK * chunk, 2000 + CHUNK * (chunk + 1)))
 
 
 @given(case=cases())

@@ -70,7 +70,8 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", long_but(CASES, ("bf16",)))
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
 def test_rings_on_the_shims(name: str) -> None:
     dtype, turned, knobs = CASES[name]
     check(dtype, SIZES, turned, knobs, device())

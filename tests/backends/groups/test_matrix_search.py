@@ -62,7 +62,8 @@ def check(name: str, count: int, seed: int) -> int:
     return by_dots
 
 
-@pytest.mark.parametrize("name", mostly_long(NAMES[:2], 1))
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES[:2])
 def test_some_candidates_of_a_search(name: str) -> None:
     assert check(name, 6, 1) > 0
 
