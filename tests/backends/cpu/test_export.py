@@ -167,6 +167,20 @@ def test_extents_that_are_not_bare(tmp_path: Path) -> None:
         program(arrays | {"x": rows(5)[:, :3]})
 
 
+def test_what_is_computed_and_not_returned(tmp_path: Path) -> None:
+    cx = lm.Graph()
+    s = cx.dim("s", 1, 40)
+    x = cx.tensor((s, 8), name="x")
+    kept = x.exp()
+    kept.keep()
+    (kept @ x.T).output("y")
+    exe = lm.compile(cx)
+    program = lm.load_exported(exe.export(tmp_path / "kept.lum"))
+    for n in (40, 3):
+        rows_of = rows(n)
+        assert np.array_equal(program(x=rows_of)["y"], exe(x=rows_of)["y"])
+
+
 def test_states_go_on_and_indices_are_checked(tmp_path: Path) -> None:
     exe = decoder()
     ids = np.array([3, -50, 49], np.int32)
