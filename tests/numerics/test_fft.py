@@ -11,7 +11,6 @@ import pytest
 import luminal as lm
 from luminal.base.errors import DTypeError, InputError, ShapeError
 from tests.close import close_to_greatest
-from tests.long_share import mostly_long
 
 torch = pytest.importorskip("torch")
 
@@ -19,6 +18,8 @@ SHARE = 1e-6
 """Of the greatest element: float32 rounds to 1e-7 of it, and a sum of n terms is off by some
 sqrt(log n) of that."""
 SIZES = [*range(1, 65), 67, 81, 97, 121, 127, 128, 210, 251, 257, 360, 509, 1000, 1009, 4096]
+QUICK = (1, 2, 6, 64, 67, 81)
+"""A size of each kind: a matrix, a prime beyond the greatest matrix, a product of sizes."""
 rng = np.random.default_rng(0)
 
 
@@ -30,7 +31,9 @@ def ours(z: np.ndarray[Any, Any], dtype: str = "float32") -> Any:
     return lm.complex(*(lm.tensor(np.ascontiguousarray(p, dtype)) for p in (z.real, z.imag)))
 
 
-@pytest.mark.parametrize("n", mostly_long(SIZES, 6))
+@pytest.mark.parametrize(
+    "n", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in SIZES]
+)
 def test_transforms_of_any_size_are_numpys(n: int) -> None:
     z, norm = numbers(2, n).astype(np.complex64), ("backward", "ortho", "forward")[n % 3]
     wide, x = z.astype(np.complex128), ours(z)
