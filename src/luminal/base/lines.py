@@ -19,6 +19,13 @@ _FRONTEND = str(Path(_PACKAGE, "frontend"))
 _LIBRARY = str(Path(sys.modules["contextlib"].__file__ or "").parent)
 
 
+def printable(name: str) -> str:
+    """A name for a line of text: newlines and the like, which a file or a module may have in its
+    name, are written as escapes.
+    """
+    return name if name.isprintable() else name.encode("unicode_escape").decode()
+
+
 class Line(NamedTuple):
     """A line of a file, and the function that it stands in."""
 
@@ -27,8 +34,11 @@ class Line(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        name = self.file if self.file.startswith("<") else Path(self.file).name
-        return f"{name}:{self.number}"
+        path = Path(self.file)
+        name = self.file if self.file.startswith("<") else path.name
+        if path.parent.name.startswith("ipykernel_"):  # notebooks call files of cells by hashes
+            name = "cell"
+        return f"{printable(name)}:{self.number}"
 
 
 class Recorded(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from luminal.base.lines import Recorded
+from luminal.base.lines import Recorded, printable
 
 WORDS = 8  # operations of a module that are listed
 MODULES = 8  # modules that are listed
@@ -60,7 +60,7 @@ def _split(origin: Recorded) -> tuple[str, str]:
 
 def _parsed(module: str) -> tuple[str, str]:
     """The path and the class of what `lines.now` says: `layers.0 (Block)`, or `Net`."""
-    path, _, kind = module.rpartition(" (")
+    path, _, kind = printable(module).rpartition(" (")
     return (path, kind.removesuffix(")")) if path else ("", module)
 
 

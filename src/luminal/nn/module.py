@@ -547,10 +547,13 @@ def unfit(module: Module, x: Any, wanted: tuple[int, ...], option: str) -> Shape
     """The error of a layer that was made for other last dims than x has."""
     name, count = type(module).__name__, len(wanted)
     shown = ", ".join(map(str, wanted))
-    has = ", ".join(map(str, x.extents[-count:])) or "none"
+    ends = x.extents[-count:]
+    has = ", ".join(map(str, ends)) or "nothing"
+    is_fit = len(ends) == count and all(n.is_const for n in ends)
+    made = f"make the layer with {option}={has}, or " if is_fit else ""
     return ShapeError(
-        f"{name}: {option} is {shown}, but {describe(x)} ends in {has}; make the layer with "
-        f"{option}={has}, or give it what ends in {shown}"
+        f"{name}: {option} is {shown}, but {describe(x)} ends in {has}; {made}give it what ends in "
+        f"{shown}"
     )
 
 

@@ -209,3 +209,13 @@ def test_parameters_take_another_float_dtype_and_no_integers() -> None:
     assert layer.to(lm.float16).weight.dtype is lm.float16
     with pytest.raises(DTypeError, match="int32 is no float"):
         layer.to(lm.int32)
+
+
+def test_a_layer_that_does_not_fit_says_what_would() -> None:
+    layer = nn.Linear(3, 4)
+    with pytest.raises(ShapeError, match=r"f32\[\] ends in nothing; give it what ends in 3$"):
+        layer(lm.tensor(1.0))
+    with pytest.raises(ShapeError, match=r"x: f32\[a, b\] ends in b; give it what ends in 3$"):
+        layer(lm.Graph().tensor(("a", "b"), name="x"))
+    with pytest.raises(ShapeError, match=r"normalized_shape is 2, 3, .*normalized_shape=3, 2"):
+        nn.LayerNorm((2, 3))(lm.ones((3, 2)))

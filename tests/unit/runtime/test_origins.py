@@ -110,6 +110,10 @@ def test_words() -> None:
     )
     assert described([recorded("", "exp", 1)._replace(line=Line("", 0, ""))]) == "exp"
     assert described([]) == described([None]) == ""
+    strange = recorded("a\nb (Net)", "exp", 1)._replace(line=Line("/x\ny.py", 1, "f"))
+    assert described([strange]) == "a\\nb: exp (x\\ny.py:1)"
+    cell = first._replace(line=Line("/tmp/ipykernel_71/1234.py", 5, "f"))
+    assert described([cell]) == "layers.0.mlp: silu (cell:5)"
     long = described(recorded(f"l.{k} (B)", "exp", k) for k in range(10_000))
     assert long.endswith("; 9993 more (m.py:0, 1, 2, 3, 4, 9995 more)")
 
