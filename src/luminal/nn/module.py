@@ -550,9 +550,9 @@ def unfit(module: Module, x: Any, wanted: tuple[int, ...], option: str) -> Shape
     ends = x.extents[-count:]
     has = ", ".join(map(str, ends)) or "nothing"
     is_fit = len(ends) == count and all(n.is_const for n in ends)
-    made = f"make the layer with {option}={has}, or " if is_fit else ""
+    fix = f"make the layer with {option}={has}, or " if is_fit else ""
     return ShapeError(
-        f"{name}: {option} is {shown}, but {describe(x)} ends in {has}; {made}give it what ends in "
+        f"{name}: {option} is {shown}, but {describe(x)} ends in {has}; {fix}give it what ends in "
         f"{shown}"
     )
 
