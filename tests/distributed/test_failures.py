@@ -114,6 +114,7 @@ def test_a_stuck_rank_is_named_at_the_deadline(how: str, rank: str, again: int) 
     assert f"CollectiveTimeoutError: rank 0: {GRADIENT} has waited 2 s; not come: {rank}" in end.err
 
 
+@pytest.mark.long
 def test_a_rank_that_ends_before_it_is_one() -> None:
     """MPI itself waits for all ranks to come, and for ever."""
     text = (
@@ -127,6 +128,7 @@ def test_a_rank_that_ends_before_it_is_one() -> None:
     assert "in _come_up_with_all_ranks" in end.err
 
 
+@pytest.mark.long
 def test_a_child_is_no_rank() -> None:
     """One that was forked ends by itself, well or badly, and the ranks go on. One that a rank
     starts is a program of one rank.

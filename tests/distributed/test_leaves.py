@@ -73,6 +73,7 @@ def test_sums_are_a_balanced_tree() -> None:
     assert not np.array_equal(total.value, reduce(np.add, vectors))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", mostly_long(["ranks", "leaves", "rows"], 1))
 def test_another_order_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: leaves one after another, those of two ranks swapped, the rows of another rank."""

@@ -47,6 +47,7 @@ def test_each_axis_of_a_mesh_is_measured_by_all_ranks() -> None:
     assert all(link.latency > 0 for links in found for link in links.values())
 
 
+@pytest.mark.long
 @needs_mpi()
 def test_the_command_starts_its_ranks() -> None:
     command = [sys.executable, "-m", "luminal", "links", "-n", "2", "--mesh", "tensor=2", "--json"]

@@ -22,14 +22,11 @@ def by_threads(ranks: int, asked: str) -> str:
     return digests[0]
 
 
+@pytest.mark.long
 @needs_mpi()
 @pytest.mark.parametrize(
     ("ranks", "asked"),
-    [
-        (2, ["experts:zero3"]),
-        pytest.param(2, ASKED, marks=pytest.mark.long),
-        pytest.param(4, [a for a in ASKED if "tensor" not in a], marks=pytest.mark.long),
-    ],
+    [(2, ASKED), (4, [name for name in ASKED if "tensor" not in name])],
 )
 def test_mpi_gives_the_bits_of_threads(ranks: int, asked: list[str]) -> None:
     digests = launched_models(ranks, asked, LUMINAL_THREADS="1")

@@ -62,6 +62,7 @@ def planned(far: Link, memory: float = 1e12) -> dict[str, Price]:
     return {choice.text(): choice.price for choice in found}
 
 
+@pytest.mark.long
 def test_a_slow_link_between_nodes_costs_and_never_less_than_a_fast_one() -> None:
     fast, slow = planned(Link(1e-5, 1e9)), planned(Link(1e-5, 1e7))
     assert fast.keys() == slow.keys()

@@ -76,6 +76,7 @@ def test_chains_of_seeds(chunk: int) -> None:
         check(seed, random.Random(seed).randint(20, 80))
 
 
+@pytest.mark.long
 def test_a_mark_is_not_followed_down() -> None:
     cx = lm.Graph()
     y = cx.tensor((2, 3), name="x")

@@ -17,7 +17,9 @@ FEW, MANY, PARTS = 3, 40, 5  # genomes: of a short test; of a long one, and how 
 DECISIVE = ("moe", "moe_blocks")  # their choices are far from ties, which bounds do not see
 
 
-LEFT = {"llama", "cnn", "attention", "attention_bias", "attention_shared"}
+LEFT = {
+    "llama", "cnn", "attention", "attention_bias", "attention_shared", "softmax", "layer_norm",
+}  # fmt: skip
 """Long alone: others are like them, or small."""
 
 

@@ -86,6 +86,7 @@ def test_a_float_of_sizes_that_crosses_parts() -> None:
         torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.long
 def test_a_search_in_all_elements_of_open_sizes() -> None:
     def found(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.searchsorted(x.flatten(), y)

@@ -123,7 +123,7 @@ INSTRUCTIONS = {
 
 
 @pytest.mark.parametrize("dtype", long_but([*INSTRUCTIONS], ("bfloat16",)))
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("chip", long_but(["sm_80", "sm_90a", "sm_100a"], ("sm_90a",)))
 def test_machine_code_multiplies_matrices(chip: str, dtype: str) -> None:
     skip_without("cuda")
     made = Cuda.named(chip)
@@ -171,6 +171,7 @@ OF_FAMILIES = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_products_of_other_chips_compile() -> None:
     """Without registers that go to memory."""
     skip_without("hip")

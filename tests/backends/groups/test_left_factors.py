@@ -26,7 +26,7 @@ from luminal.kernel.knobs import as_knobs
 from luminal.kernel.tile_ir import Batch, Kernel
 from luminal.program.steps import NestStep
 from tests.backends.groups.matrix_backend import dots_of, from_memory, in_tensor
-from tests.long_share import long_but
+from tests.long_share import long_but, mostly_long
 
 M, K, N = 14, 104, 24
 RING = {"dot": "made.memory.bf16", "blocks": "16x16 by 8x16", "deep": 32}
@@ -156,7 +156,7 @@ def check_found(kernel: Kernel, change: Changed, message: str | None) -> None:
         run(kernel, wrong)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", mostly_long(FAULTS, 4))
 def test_faults_are_found(fault: str) -> None:
     check_found(ring(), *FAULTS[fault])
 

@@ -28,6 +28,7 @@ def kernels(name: str) -> tuple[Kernel, ...]:
     return lower_to_program(decode(2), offline.backend(name)).kernels
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", mostly_long(("sm_90a", "sm_80", "sm_100a"), 1))
 def test_nothing_is_spilled_on_nvidia(architecture: str) -> None:
     offline.skip_without("cuda")

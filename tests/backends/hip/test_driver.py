@@ -18,6 +18,7 @@ def test_absence_has_a_reason() -> None:
     assert reason is None or "install" in reason or "device" in reason
 
 
+@pytest.mark.long
 def test_the_driver_over_the_stand_in() -> None:
     """In a process of its own: in this one nothing may believe that there is a device."""
     if compiling.compiler() is None:

@@ -147,6 +147,7 @@ print(launch_text.to_text(stages.program, kernels=True))
     assert texts[0] == texts[1] != b""
 
 
+@pytest.mark.long
 def test_an_interrupt_keeps_the_best_and_the_measurements(monkeypatch: Any) -> None:
     tried = Log.tried
 
