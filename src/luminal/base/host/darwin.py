@@ -66,10 +66,10 @@ def beginnings(ancestor: int) -> dict[int, str]:
         if not state.startswith("Z"):
             begun[int(number)] = since
         children.setdefault(int(parent), []).append(int(number))
-    left = [ancestor]
-    for each in left:
-        left += children.get(each, [])
-    return {each: begun[each] for each in left if each in begun}
+    family = [ancestor]
+    for process in family:
+        family += children.get(process, [])
+    return {process: begun[process] for process in family if process in begun}
 
 
 def cache_bytes(level: int) -> int | None:
