@@ -6,6 +6,7 @@ The deadline of a wait is 2 s here where a rank is stuck, and 20 s, which no tes
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import time
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from luminal.base import host
 from luminal.runtime.collectives.mpich import wheel_file
 from tests.distributed.running import Ended, Ranks, needs_mpi, under_mpiexec
+from tests.serve.process import words_of
 
 pytestmark = needs_mpi()
 
@@ -126,6 +129,37 @@ def test_a_rank_that_ends_before_it_is_one() -> None:
     assert end.status != 0
     assert "Timeout (0:00:02)!" in end.err
     assert "in _come_up_with_all_ranks" in end.err
+
+
+@pytest.mark.parametrize("again", REPEATS)
+@pytest.mark.parametrize("whom", ["rank", "watcher"])
+@pytest.mark.long
+def test_a_rank_killed_while_it_starts(whom: str, again: int) -> None:
+    """At a drawn moment, or what watches it: MPICH itself may wait for it for ever."""
+    draw = random.Random(f"{whom} {again}")
+    ranks = launched("forever")
+    until = time.monotonic() + 60
+    while len(watched := pairs(ranks)) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    time.sleep(draw.uniform(0, 2))
+    watcher, rank = draw.choice(watched)
+    start = time.monotonic()
+    os.kill(rank if whom == "rank" else watcher, signal.SIGKILL)
+    end = ranks.end(10)
+    assert end.status == 137, end
+    assert not end.left, end
+    assert time.monotonic() - start < 10
+
+
+def pairs(ranks: Ranks) -> list[tuple[int, int]]:
+    """Who watches a rank, and the rank."""
+    there = {number: host.beginnings(number) for number in ranks.processes()}
+    return [
+        (number, [*family][1])
+        for number, family in there.items()
+        if words_of(number)[1:3] == ["-m", "luminal_rank"] and len(family) == 2
+    ]
 
 
 @pytest.mark.long

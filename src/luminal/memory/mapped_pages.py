@@ -24,6 +24,10 @@ from luminal.base import host
 from luminal.memory.arrays import Array, address
 
 DONT_NEED = 4  # of madvise
+BESIDE = 2 << 20
+"""A fault maps a folio of the page cache as a whole (Linux 6.18), which has so many bytes at most:
+beside rows that are part of a matrix lies what nobody here will read.
+"""
 SHARE = 0.5  # of the machine's memory: more would push out what is still to be read
 
 
@@ -32,11 +36,18 @@ def is_mapped(array: Array) -> bool:
     """Does it look into a file that `map_file` mapped? Its pages are the file's own, never written
     to: what is let go of them is read again where it is asked for.
     """
+    return _mapping(array) is not None
+
+
+def _mapping(array: Array) -> memoryview | None:
+    """All of the mapped file that an array looks into; None where it looks into none."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
-    is_view = isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap)
-    return is_view and memoryview(base.obj).readonly
+    if not (isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap)):
+        return None
+    whole = memoryview(base.obj)
+    return whole if whole.readonly else None
 
 
 def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:
@@ -55,12 +66,17 @@ def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:
 
 
 def let_go(arrays: Iterable[Array]) -> None:
-    """Unmaps the pages of those that look into mapped files; all others are left alone.
+    """Unmaps the pages of those that look into mapped files, and what was mapped with them; all
+    others are left alone. Pages of neighbours that are read after all come back.
 
     Windows takes pages back by itself, so nothing is done there.
     """
-    if sys.platform != "win32":
-        for start, stop in runs(filter(is_mapped, arrays)):
+    if sys.platform == "win32":
+        return
+    for array in arrays:
+        if array.nbytes and (whole := _mapping(array)) is not None:
+            (first, last), (start, stop) = *runs([np.asarray(whole)]), *runs([array])
+            start, stop = max(first, start - BESIDE), min(last, stop + BESIDE)
             _madvise()(start, stop - start, DONT_NEED)
 
 

@@ -79,6 +79,7 @@ class Workshop:
         with self._lock:
             if self._process is not None:
                 self._control.close()
+                self._process.kill()  # it may be at its beginning still
                 self._process.wait()
                 self._process = None
 

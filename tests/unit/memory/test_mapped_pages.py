@@ -11,7 +11,7 @@ import pytest
 from luminal.loaders.mapped import array_at, map_file
 from luminal.memory import mapped_pages as subject
 from luminal.memory.arrays import address
-from luminal.memory.mapped_pages import read_ahead, runs
+from luminal.memory.mapped_pages import let_go, read_ahead, runs
 from luminal.models.gguf import tensors
 
 PAGES = 3000
@@ -70,3 +70,18 @@ def test_pages_of_what_is_rearranged_are_let_go(mapped: np.ndarray) -> None:
     assert not made.flags.writeable
     assert tensors._read("w", halved, mapped).sum() == halved(mapped).sum()
     assert present(mapped) > 0, "a view is read where it lies"
+
+
+def test_what_was_mapped_beside_is_let_go_too(mapped: np.ndarray) -> None:
+    """Of the file alone: its first and last rows have other memory before and behind them."""
+    page, beside = mmap.PAGESIZE, (2 << 20) // mmap.PAGESIZE
+    mapped.max()
+    let_go([mapped[1500 * page : 1501 * page]])
+    assert present(mapped[: (1500 - beside) * page]) > 0
+    assert present(mapped[(1500 - beside) * page : (1501 + beside) * page]) == 0
+    assert present(mapped[(1501 + beside) * page :]) > 0
+    own = np.ones(4 * page, np.uint8)
+    let_go([own, mapped[:page], mapped[-page:]])
+    assert own.all()
+    assert present(mapped[: beside * page]) == present(mapped[-beside * page :]) == 0
+    assert mapped[: 256 * 3000].sum() == 3000 * 255 * 128
