@@ -90,7 +90,8 @@ def origins(fused: Fused) -> tuple[Recorded, ...]:
     silent = ("Literal", "Index", "Leaf")
     computed = [t for t in fused.terms if t not in fused.reads and t.op not in silent]
     terms = computed or [root for store in fused.stores for root in store.roots]
-    return tuple(dict.fromkeys(t.recorded for t in terms if t.recorded is not None))
+    # By identity: to hash one hashes its line and names, for each term of each kernel.
+    return tuple({id(t.recorded): t.recorded for t in terms if t.recorded is not None}.values())
 
 
 def _is_contraction(fused: Fused, term: Term) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from luminal.base.lines import Recorded
 from luminal.base.origins import described
 from luminal.base.records import dataclass
 from luminal.program.launch_list import CollectiveLaunch, KernelLaunch, Launch, LoopLaunch
@@ -31,7 +32,7 @@ class _Site:
 
     label: str
     kernel: int
-    origin: str
+    origins: tuple[Recorded, ...]
     trips: int
     chunks: int
     flops: int  # of all trips, as bytes
@@ -55,7 +56,8 @@ class Sites:
     def named(self, site: int) -> str:
         """The words for a launch in an error."""
         row = self._sites[site]
-        origin = f", of {row.origin}" if row.origin else ""
+        words = described(row.origins)
+        origin = f", of {words}" if words else ""
         return f"launch {site + 1} of {len(self)}, {row.label!r} (kernel {row.kernel}){origin}"
 
     def work(self, values: Sequence[int]) -> Work:
@@ -75,17 +77,17 @@ class Sites:
                 values[site.chunks],
                 values[site.flops],
                 values[site.bytes],
-                origin=site.origin,
+                origin=described(site.origins),
             )
             for site in self._sites
         )
 
 
-def _described(launch: KernelLaunch | CollectiveLaunch) -> tuple[str, int, str]:
+def _described(launch: KernelLaunch | CollectiveLaunch) -> tuple[str, int, tuple[Recorded, ...]]:
     """The label of a launch, its kernel, and where what it computes comes from."""
     if isinstance(launch, CollectiveLaunch):
-        return launch.title, COLLECTIVE, ""
-    return launch.label, launch.kernel, described(launch.origins)
+        return launch.title, COLLECTIVE, ()
+    return launch.label, launch.kernel, launch.origins
 
 
 def _work(
