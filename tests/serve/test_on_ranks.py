@@ -38,10 +38,13 @@ SIZES = pytest.mark.parametrize(
 )
 
 
+LONG = "{# " + "more than a pipe holds " * 5000 + "#}"
+
+
 def options(place: Path, *more: str) -> tuple[str, ...]:
     """Those of a server with files of its own."""
     place.mkdir()
-    (place / "template").write_text(TEMPLATE, "utf-8")
+    (place / "template").write_text(LONG + TEMPLATE, "utf-8")
     return "--template", str(place / "template"), "--compute-dtype", "float32", *more
 
 

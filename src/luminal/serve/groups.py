@@ -145,8 +145,15 @@ class Groups:
         self._server = server
         # uvicorn raises KeyboardInterrupt anew, when all is over.
         with opened() as self._folder, contextlib.suppress(KeyboardInterrupt):
+            # MPICH ends all where more than a pipe's room of a standard input is not read at once.
+            self._written.write_bytes(pickle.dumps(self._settings))
             server.run(sockets)
         return self._status
+
+    @property
+    def _written(self) -> Path:
+        """The file with the settings, in a folder that only this user reads: there are keys."""
+        return self._folder / "settings"
 
     # --- requests
 
@@ -277,7 +284,7 @@ class Groups:
         # the ranks when the texts are written.
         group.start = Start(self._folder)
         group.process = process = await asyncio.create_subprocess_exec(
-            *command, "-m", MODULE, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+            *command, "-m", MODULE, str(self._written), stdin=PIPE, stdout=PIPE, stderr=PIPE,
             env=config.child_environment() | group.start.variables,
             start_new_session=True, preexec_fn=self._last_word,
         )  # fmt: skip
@@ -287,7 +294,6 @@ class Groups:
         assert process.stdout is not None
         assert process.stderr is not None
         group.says = asyncio.create_task(handed_on(process.stderr))
-        process.stdin.write(pickle.dumps(self._settings))
         async for line in process.stdout:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 group.port = int(json.loads(line)["port"])

@@ -1,8 +1,9 @@
-"""A rank of a group that serves: `python -m luminal.serve.rank_process`, started by `groups`.
+"""A rank of a group that serves: `python -m luminal.serve.rank_process SETTINGS`, started by
+`groups`.
 
 The first rank has the HTTP server, on a port of this machine that it chooses. It reads its Settings
-from the standard input, which ends when the group is to end, and writes the port to the standard
-output once texts can be written.
+from that file, and writes the port to the standard output once texts can be written. Its standard
+input ends when the group is to end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from luminal.base import host
@@ -49,7 +51,7 @@ def main() -> None:
     log_as_json()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the process in front says the rest
     sys.setswitchinterval(SWITCH)
-    sent = pickle.load(sys.stdin.buffer) if engine.rank == 0 else None
+    sent = pickle.loads(Path(sys.argv[1]).read_bytes()) if engine.rank == 0 else None
     settings: Settings = engine.broadcast_object(sent, "the server's settings")
     ranks = Together(engine) if engine.size > 1 else ALONE
     try:
