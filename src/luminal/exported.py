@@ -7,7 +7,6 @@ gives, and of the functions that run it. `include/luminal.h` has the same record
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import platform
 import threading
@@ -27,7 +26,7 @@ SYMBOL, VERSION = "luminal_model", 1
 CPUINFO = Path("/proc/cpuinfo")
 PAGE = 1 << 16
 """Where the weights begin in a file of their own; the stamp of their program stands before."""
-_MAP_FIXED = 0x10  # on Linux
+_PROT_READ, _MAP_PRIVATE, _MAP_FIXED = 1, 2, 0x10  # on Linux, the only system of such files
 
 _Address, _Int, _Text = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 
@@ -272,10 +271,8 @@ def _map_weights(file: Path, model: Any) -> None:
             libc = ctypes.CDLL(None, use_errno=True)
             libc.mmap.restype = _Address
             libc.mmap.argtypes = (_Address, ctypes.c_size_t, *(ctypes.c_int,) * 3, _Int)
-            flags = mmap.MAP_PRIVATE | _MAP_FIXED
-            place = libc.mmap(
-                model.weights, model.weight_bytes, mmap.PROT_READ, flags, stream.fileno(), PAGE
-            )
+            how = _PROT_READ, _MAP_PRIVATE | _MAP_FIXED
+            place = libc.mmap(model.weights, model.weight_bytes, *how, stream.fileno(), PAGE)
             if place != model.weights:
                 raise LoadError(f"{file}: cannot be mapped: {os.strerror(ctypes.get_errno())}")
     except OSError as error:
