@@ -14,8 +14,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # Python's own parser takes ten times as long; a test compares the two.
 _IMPORT = re.compile(
-    rf"^[ \t]*(?:from ({PACKAGE}[\w.]*) import (?:\(([^)]*)\)|([^\n]*))"
-    rf"|import ({PACKAGE}[\w.]*))",
+    rf"^[ \t]*(?:from ({PACKAGE}\b[\w.]*) import (?:\(([^)]*)\)|([^\n]*))"
+    rf"|import ({PACKAGE}\b[\w.]*))",
     re.MULTILINE,
 )
 _FOR_TYPES = re.compile(r"^if TYPE_CHECKING:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)

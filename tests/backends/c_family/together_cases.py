@@ -207,7 +207,9 @@ def test_times_of_tasks_keep_to_what_they_wait_for(
         assert [row.label for row in tasks[::groups]] == [row.label for row in report.kernels]
         assert not out_of_order(tasks, awaited)
         for group in range(groups):
-            moments = [t for row in tasks if row.group == group for t in row[-3:]]
+            moments = [
+                t for row in tasks if row.group == group for t in (row.came, row.began, row.ended)
+            ]
             assert moments == sorted(set(moments))
         assert f"{len(awaited)} tasks by {groups} groups on 2 units" in str(report)
     assert runs(name, "one", count=1) == expected

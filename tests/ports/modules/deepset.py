@@ -51,4 +51,4 @@ def train_step(model, optimizer, points, lengths, target):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    return float(loss)
+    return loss.item()

@@ -95,7 +95,8 @@ def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:
     try:
         value = read(*given)
         value.flags.writeable = False
-        let_go(source for source in given if not np.may_share_memory(value, source))
+        arrays = (source for source in given if isinstance(source, np.ndarray))
+        let_go(source for source in arrays if not np.may_share_memory(value, source))
         return value
     except LoadError:
         raise
