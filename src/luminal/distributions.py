@@ -84,8 +84,8 @@ class Distribution:
         return (*sample_shape, *self.batch_shape, *self.event_shape)
 
 
-class Normal(Distribution):
-    """The normal distribution of mean `loc` and standard deviation `scale`."""
+class _Shifted(Distribution):
+    """A distribution of mean `loc`, whose draws lie `scale` times as far from it as those of 1."""
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = _tensors(loc, scale)
@@ -94,6 +94,10 @@ class Normal(Distribution):
     @property
     def mean(self) -> Tensor:
         return self.loc
+
+
+class Normal(_Shifted):
+    """The normal distribution of mean `loc` and standard deviation `scale`."""
 
     @property
     def variance(self) -> Tensor:
@@ -119,16 +123,8 @@ class Normal(Distribution):
         return self.loc + self.scale * randn(self._extended(sample_shape))
 
 
-class Laplace(Distribution):
+class Laplace(_Shifted):
     """The Laplace distribution, exp(-|x - loc| / scale) / (2 * scale)."""
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = _tensors(loc, scale)
-        super().__init__(self.loc.shape)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

@@ -17,15 +17,13 @@ from typing import Any
 import numpy as np
 
 from luminal.backends.cpu import hwcaps
+from luminal.backends.cpu.shared_object import SEGMENT, SYMBOL, VERSION
 from luminal.base.dtypes import DType, dtype_of
 from luminal.base.errors import DimError, InputError, LoadError, ShapeError
 from luminal.memory.arrays import Array, address, aligned_empty
 from luminal.memory.data import array_of
 
-SYMBOL, VERSION = "luminal_model", 1
 CPUINFO = Path("/proc/cpuinfo")
-PAGE = 1 << 16
-"""Where the weights begin in a file of their own; the stamp of their program stands before."""
 _PROT_READ, _MAP_PRIVATE, _MAP_FIXED = 1, 2, 0x10  # on Linux, the only system of such files
 
 _Address, _Int, _Text = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
@@ -263,16 +261,16 @@ def _map_weights(file: Path, model: Any) -> None:
     try:
         with open(file, "rb") as stream:
             head, size = stream.read(len(stamp)), stream.seek(0, os.SEEK_END)
-            if head != stamp or size < PAGE + model.weight_bytes:
+            if head != stamp or size < SEGMENT + model.weight_bytes:
                 raise LoadError(
                     f"{file}: these are not the weights of this program, or not all of them; it "
-                    f"needs {PAGE + model.weight_bytes:,} bytes of stamp {stamp.decode()[:12]}"
+                    f"needs {SEGMENT + model.weight_bytes:,} bytes of stamp {stamp.decode()[:12]}"
                 )
             libc = ctypes.CDLL(None, use_errno=True)
             libc.mmap.restype = _Address
             libc.mmap.argtypes = (_Address, ctypes.c_size_t, *(ctypes.c_int,) * 3, _Int)
             how = _PROT_READ, _MAP_PRIVATE | _MAP_FIXED
-            place = libc.mmap(model.weights, model.weight_bytes, *how, stream.fileno(), PAGE)
+            place = libc.mmap(model.weights, model.weight_bytes, *how, stream.fileno(), SEGMENT)
             if place != model.weights:
                 raise LoadError(f"{file}: cannot be mapped: {os.strerror(ctypes.get_errno())}")
     except OSError as error:

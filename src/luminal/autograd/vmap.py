@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from luminal.base.errors import GraphError, InputError, ShapeError
 from luminal.frontend.graph import Recorder, new_builder
-from luminal.frontend.handle import Array, axis_of, is_tensor
+from luminal.frontend.handle import axis_of, is_tensor
 from luminal.frontend.movement.views import stack
 from luminal.frontend.pointwise.binary import graph_of
 from luminal.frontend.pointwise.derivatives import Derivative
@@ -142,6 +142,9 @@ def _spread(what: str, dims: Any, tree: Tree) -> list[Any]:
 class _Examples(BodyRecorder):
     """Records the function on arguments that stand for one example of many."""
 
+    transform = "vmap"
+    stands_for = "every example"
+
     def __init__(self, parent: Recorder, size: Expression, randomness: str) -> None:
         super().__init__(parent)
         self.name = f"the function of vmap in {parent.name}"
@@ -202,18 +205,6 @@ class _Examples(BodyRecorder):
         if not self.size.is_const:
             raise GraphError(f"{what}: the number of examples is {self.size}; use lm.random here")
         return self.of_each(stack([once() for _ in range(self.size.value)], 0))
-
-    # --- what is refused
-
-    def computed(self, value: Value) -> Array:
-        """Raises GraphError: an example stands for all of them."""
-        raise GraphError(
-            f"{value.type} of {self.name} has no value while the function of vmap is recorded: it "
-            "stands for every example; use lm.where for choices, return what you want to read"
-        )
-
-    def _refuse(self, what: str, fix: str) -> NoReturn:
-        raise GraphError(f"{what}: not inside the function of vmap; {fix.replace('scan', 'vmap')}")
 
 
 # --- all examples ---------------------------------------------------------------------------------

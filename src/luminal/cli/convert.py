@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from luminal.cli.options import Tokenizer
+from luminal.cli.options import Tokenizer, WeightDtype
 
 
 def command(
@@ -19,13 +19,7 @@ def command(
     target: Annotated[
         str, typer.Argument(metavar="OUT", help="A .gguf, a .safetensors, or a new folder.")
     ],
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="The dtype of weights: f32, f16, bf16; or packed: q8_0 to q2_k, q4_k_m.",
-            show_default="as they are",
-        ),
-    ] = None,
+    dtype: WeightDtype = None,
     tokenizer: Tokenizer = None,
 ) -> None:
     """Write the model in IN as OUT."""

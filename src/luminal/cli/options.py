@@ -43,6 +43,15 @@ Tokenizer = Annotated[
     typer.Option("--tokenizer", help="Tokenizer file, where the model has none of its own."),
 ]
 
+WeightDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="The dtype of weights: f32, f16, bf16; or packed: q8_0 to q2_k, q4_k_m.",
+        show_default="as they are",
+    ),
+]
+
 Template = Annotated[
     typer.FileText | None,
     typer.Option("--template", help="A chat template (Jinja) instead of the model's."),

@@ -107,6 +107,11 @@ def _check_carry(
 class BodyRecorder(Recorder):
     """Records one iteration. Values from outside become invariants at their first use."""
 
+    transform = "scan"
+    """The function of `lm` that records so."""
+    stands_for = "every iteration"
+    """What a value in the body is."""
+
     def __init__(self, parent: Recorder) -> None:
         super().__init__(f"the body of a scan in {parent.name}")
         self.parent = parent
@@ -171,21 +176,22 @@ class BodyRecorder(Recorder):
 
     def assign(self, state: Assignable | Tensor, value: Tensor, *, again: bool = False) -> None:
         """Raises GraphError: a State is assigned once per run."""
-        self._refuse("assign", "carry the value and assign scan's result")
+        self._refuse("assign", f"carry the value and assign {self.transform}'s result")
 
     def output(self, value: Tensor, name: str | None = None, *, hidden: bool = False) -> None:
         """Raises GraphError: what leaves the body is returned from the function."""
-        self._refuse("output", "return the value as a y and output scan's result")
+        self._refuse("output", f"return the value as a y and output {self.transform}'s result")
 
     def computed(self, value: Value) -> Array:
-        """Raises GraphError: in the body a value stands for that of every iteration."""
+        """Raises GraphError: in the body a value stands for several."""
         raise GraphError(
-            f"{value.type} of {self.name} has no value while the function of scan is recorded: it "
-            "stands for every iteration; use lm.where for choices, return what you want to read"
+            f"{value.type} of {self.name} has no value while the function of {self.transform} is "
+            f"recorded: it stands for {self.stands_for}; use lm.where for choices, return what you "
+            "want to read"
         )
 
     def _refuse(self, what: str, fix: str) -> NoReturn:
-        raise GraphError(f"{what}: not inside the function of scan; {fix}")
+        raise GraphError(f"{what}: not inside the function of {self.transform}; {fix}")
 
 
 # --- tree -----------------------------------------------------------------------------------------

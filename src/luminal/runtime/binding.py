@@ -21,7 +21,7 @@ Dims = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One Input of a graph: what a caller has to give."""
+    """One Input of a graph, what a caller has to give; or an output likewise."""
 
     name: str
     shape: Shape

@@ -32,11 +32,11 @@ from luminal.memory.state import Parameter, State
 from luminal.runtime import pauses
 from luminal.runtime.addressed import Addressed
 from luminal.runtime.arrays import Array, Given, merged
-from luminal.runtime.binding import Interval, Signature
+from luminal.runtime.binding import InputSpec, Interval, Signature
 from luminal.runtime.device import Device
 from luminal.runtime.device_array import DeviceArray
 from luminal.runtime.dim_sources import Shapes
-from luminal.runtime.interface import Argument, Exporting, Interface
+from luminal.runtime.interface import Exporting, Interface
 from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import Held, assignable
 from luminal.runtime.outputs import Outputs
@@ -511,11 +511,10 @@ class Executable:
     def _interface(self, ends: dict[str, Any]) -> Interface:
         """What a run takes and gives, with dims within `ends`."""
         limits = self._signature.limits(ends)
-        arguments = [Argument(spec.name, spec.dtype, spec.shape) for spec in self._inputs]
-        outputs = [Argument(s.name, s.value.dtype, s.value.shape) for s in self._outputs.sinks]
+        outputs = [InputSpec(s.name, s.value.shape, s.value.dtype) for s in self._outputs.sinks]
         required = {r: f"requirement {r} does not hold" for r in self._signature.requirements}
         words = "; ".join(filter(None, (self.interface, self._title)))
-        return Interface(words, limits, (*arguments,), (*outputs,), required, self._checks)
+        return Interface(words, limits, self._inputs, (*outputs,), required, self._checks)
 
     # --- values for good
 

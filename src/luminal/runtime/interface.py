@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
 
-from luminal.base.dtypes import DType
 from luminal.base.records import dataclass
-from luminal.hlir.attributes import Shape
 from luminal.hlir.index_inputs import IndexInput
+from luminal.runtime.binding import InputSpec, Interval
 from luminal.shape.expression import Expression, Symbol
 
-Interval: TypeAlias = tuple[int, int]
 Intervals: TypeAlias = Mapping[str, Interval]
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """An input or an output."""
-
-    name: str
-    dtype: DType
-    shape: Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +22,8 @@ class Interface:
 
     title: str
     dims: Mapping[Symbol, Interval]
-    inputs: tuple[Argument, ...]
-    outputs: tuple[Argument, ...]
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
     requirements: Mapping[Expression, str]
     checks: tuple[tuple[int, IndexInput], ...]
     weights: str | None = None

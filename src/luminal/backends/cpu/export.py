@@ -8,9 +8,9 @@ greatest dims, and stands in the library as zeros that take no room in the file.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -23,6 +23,8 @@ from luminal.backends.cpu.linker import KERNEL as KERNEL_SYMBOL
 from luminal.backends.cpu.shared_object import (
     FIXED,
     SEGMENT,
+    SYMBOL,
+    VERSION,
     Blob,
     Code,
     fixed_bytes,
@@ -40,13 +42,11 @@ from luminal.memory.state import Assignable
 from luminal.program import memory_plan
 from luminal.program.launch_list import Program
 from luminal.program.quantities import Quantities
-from luminal.runtime.interface import Argument, Interface, Interval
+from luminal.runtime.binding import InputSpec, Interval
+from luminal.runtime.interface import Interface
 from luminal.runtime.table import Table
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, symbol
 
-SYMBOL = "luminal_model"
-VERSION = 1
-"""Of the record that the symbol points to."""
 MOST_THREADS = 64
 MOST_BYTES = 1 << 40
 """Of memory for runs: more is a dim without an end."""
@@ -185,7 +185,7 @@ class Exported:
         for slot, use in self._interface.checks:
             self._check_index(slot, use)
 
-    def _sides(self) -> tuple[tuple[str, tuple[Argument, ...]], ...]:
+    def _sides(self) -> tuple[tuple[str, tuple[InputSpec, ...]], ...]:
         return ("%inputs", self._interface.inputs), ("%outputs", self._interface.outputs)
 
     def _check_index(self, slot: int, use: IndexInput) -> None:
@@ -419,7 +419,7 @@ class Exported:
             words += [count, self._table(f"all.{name}", cells) if cells else 0]
         apart = self._interface.weights
         place = f"@{FIXED}" if apart and self._fixed() else 0
-        name, stamp = (apart or "", self._stamp()) if place else ("", "")
+        name, stamp = (apart or "", self._stamp) if place else ("", "")
         words += [place, fixed_bytes(self._fixed()), self._text(name), self._text(stamp)]
         words += [self._memory, "@shapes", "@run", "@reset"]
         self._globals.append(table_global(SYMBOL, words).replace("internal ", "", 1))
@@ -433,7 +433,7 @@ class Exported:
     def _fixed(self) -> list[Blob]:
         return [blob for blob in self._blobs.values() if blob.data is not None]
 
-    @functools.cache  # noqa: B019
+    @cached_property
     def _stamp(self) -> str:
         """What tells the weights of this program from those of others."""
         digest = hashlib.sha256()
@@ -477,9 +477,9 @@ class Exported:
         team = compiler.object_code(team_ir(plain.triple, systems.find, False), plain)
         entries = {name: name for name in ("luminal_team_init", "luminal_run")}
         codes = [Code(driver, {SYMBOL: SYMBOL}), Code(team, entries), *self._codes]
-        write(file, codes, [*self._blobs.values()], SYMBOL, weights is None)
+        write(file, codes, [*self._blobs.values()], weights is None)
         if weights is not None:
-            weights.write(self._stamp().encode().ljust(SEGMENT, b"\0"))
+            weights.write(self._stamp.encode().ljust(SEGMENT, b"\0"))
             write_fixed(weights, self._fixed())
 
 

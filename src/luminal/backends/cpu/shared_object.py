@@ -20,6 +20,8 @@ from typing import BinaryIO, NamedTuple
 from luminal.backends.cpu.linker import Image, aligned
 from luminal.backends.cpu.relocations import AARCH64, X86_64
 
+SYMBOL, VERSION = "luminal_model", 1
+"""The one name that others see of a library, and the version of the record there."""
 SEGMENT = 1 << 16
 """What segments are aligned to: the largest page of a system that we run on."""
 DATA = 128
@@ -88,17 +90,15 @@ def write_fixed(file: BinaryIO, blobs: Sequence[Blob]) -> None:
             file.write(blob.data)
 
 
-def write(
-    file: BinaryIO, codes: Sequence[Code], blobs: Sequence[Blob], export: str, whole: bool = True
-) -> None:
-    """Writes the library, of which others see `export` only; without the data that is only read,
+def write(file: BinaryIO, codes: Sequence[Code], blobs: Sequence[Blob], whole: bool = True) -> None:
+    """Writes the library, of which others see SYMBOL only; without the data that is only read,
     whose place stays free, if it is not to be `whole`.
 
     Raises CompileError where code is of a kind that is not linked here.
     """
     layout = _Layout(codes, blobs, whole)
     layout.place()
-    layout.write(file, export)
+    layout.write(file)
 
 
 class _Layout:
@@ -138,11 +138,11 @@ class _Layout:
             end = start + blob.size
         return end
 
-    def write(self, file: BinaryIO, export: str) -> None:
+    def write(self, file: BinaryIO) -> None:
         image = bytearray(self._data_end)
         for part, _ in self._codes:
             part.fill(image)
-        tables = _Tables(self._where, export)
+        tables = _Tables(self._where[SYMBOL])
         machine = self._codes[0][0].machine
         by_name, relative = _KINDS[machine.number]
         for part, _ in self._codes:
@@ -204,13 +204,12 @@ class _Layout:
 class _Tables:
     """What the system's loader reads: symbols, their names, and relocations."""
 
-    def __init__(self, where: Mapping[str, int], export: str) -> None:
+    def __init__(self, record: int) -> None:
         self._text = bytearray(b"\0")
         self._words: dict[str, int] = {}
         self._libraries = [self.word(name) for name in LIBRARIES]
-        place = where[export]
         self._symbols = [bytes(_SYMBOL.size)]
-        self._symbols.append(_SYMBOL.pack(self.word(export), 1 << 4 | 1, 0, 1, place, 0))
+        self._symbols.append(_SYMBOL.pack(self.word(SYMBOL), 1 << 4 | 1, 0, 1, record, 0))
         self._outside: dict[str, int] = {}  # numbers of symbols that others define
         self._relocations = bytearray()
 

@@ -21,6 +21,7 @@ from luminal.models.quantized.parts import (
     Parts,
     check_left_out,
     group_size,
+    in_groups,
     matrices,
     one_of,
 )
@@ -37,10 +38,10 @@ def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) 
     one_of(section, "w_bit" if short else "bits", (BITS,))
     one_of(section, "version", ("gemm",), "gemm")
     size = group_size(section, "q_group_size" if short else "group_size")
-    groups = "one group a row" if size is None else f"groups of {size}"
-    modules, others = matrices(f"AWQ, 4 bits, {groups}", tensors, PARTS, path)
+    method = f"AWQ, {BITS} bits, {in_groups(size)}"
+    modules, others = matrices(method, tensors, PARTS, path)
     check_left_out(modules, section)
-    loaded = Loaded(f"AWQ, 4 bits, {groups}", keep, others)
+    loaded = Loaded(method, keep, others)
     for parts in modules:
         loaded.add_integers(f"{parts.module}.weight", _integers(parts, size))
     return loaded

@@ -22,6 +22,7 @@ from luminal.models.quantized.parts import (
     Parts,
     check_left_out,
     group_size,
+    in_groups,
     matrices,
     one_of,
 )
@@ -42,8 +43,7 @@ def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) 
             f"{section.path}: GPTQ: 'dynamic' gives modules bits of their own, which is not read; "
             "take a checkpoint whose modules all have the same, or the unquantized model"
         )
-    groups = "one group a row" if size is None else f"groups of {size}"
-    method = f"GPTQ, {bits} bits, {groups}"
+    method = f"GPTQ, {bits} bits, {in_groups(size)}"
     modules, others = matrices(method, tensors, PARTS, path)
     check_left_out(modules, section)
     loaded = Loaded(method, keep, others)

@@ -186,6 +186,11 @@ def group_size(section: Fields, key: str = "group_size") -> int | None:
     return section.integer(key, most=MOST_GROUP)
 
 
+def in_groups(size: int | None) -> str:
+    """The words for a number of columns that `group_size` gave."""
+    return "one group a row" if size is None else f"groups of {size}"
+
+
 class Loaded:
     """Weights as they come, and what is told of them."""
 
