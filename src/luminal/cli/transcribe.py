@@ -13,7 +13,7 @@ from luminal.cli.options import Backend, Mode
 
 def command(
     sound: Annotated[Path, typer.Argument(metavar="FILE.wav", help="The sound, at any rate.")],
-    model: Annotated[str, typer.Option(help="A Whisper: a folder, or a Hugging Face id.")],
+    model: Annotated[str, typer.Option(help="A Whisper or wav2vec 2.0: a folder, or an id.")],
     language: Annotated[
         str | None,
         typer.Option(help="The code of the language, as en.", show_default="the likeliest one"),
@@ -25,13 +25,22 @@ def command(
     mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:
-    """Print what is said, a line for each segment as it is found."""
+    """Print what is said, a line for each segment as it is found; for each word by wav2vec 2.0."""
     from luminal import models
+    from luminal.models.ctc import CtcTranscriber
     from luminal.models.transcribe import Transcriber
 
     loaded = models.load(model, mode=mode, backend=backend)
+    if isinstance(loaded, CtcTranscriber):
+        if translate or language is not None:
+            raise InputError(f"transcribe: --language and --translate are for Whisper, not {model}")
+        for segment in loaded.transcribe(sound, "words" if timestamps else "text"):
+            typer.echo(str(segment) if timestamps else segment.text)
+        return
     if not isinstance(loaded, Transcriber):
-        raise InputError(f"transcribe: {model} is a {type(loaded).__name__}; give a Whisper")
+        raise InputError(
+            f"transcribe: {model} is a {type(loaded).__name__}; give a Whisper or wav2vec 2.0"
+        )
     task = "translate" if translate else "transcribe"
     for segment in loaded.stream(sound, language, task, timestamps):
         typer.echo(str(segment) if timestamps else segment.text.strip())

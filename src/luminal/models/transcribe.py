@@ -45,6 +45,27 @@ def _clock(seconds: float) -> str:
     return f"{hours:02}:{minutes:02}:{rest // 100:02}.{rest % 100:02}"
 
 
+def samples_of(sound: str | Path | Array, rate: int) -> Array:
+    """The samples of a WAVE file at this rate, or samples (count,) themselves, checked.
+
+    Raises InputError for what is no sound, LoadError.
+    """
+    if isinstance(sound, str | Path):
+        return resampled(*read_wav(Path(sound)), rate)
+    if not isinstance(sound, np.ndarray):
+        raise InputError(
+            f"transcribe: sound is a {type(sound).__name__}; give a file or an array of NumPy"
+        )
+    if sound.ndim != 1 or sound.dtype.kind != "f":
+        raise InputError(
+            f"transcribe: sound is {sound.dtype} of shape {sound.shape}; it must be floats of "
+            f"shape (count,), {rate} a second"
+        )
+    if not np.isfinite(sound).all():
+        raise InputError("transcribe: sound holds NaN or infinities; all must be finite")
+    return sound
+
+
 @dataclass(frozen=True, slots=True)
 class SpeechTokens:
     """Ids with a meaning, by the names of `generation_config.json`.
@@ -202,25 +223,9 @@ class Transcriber:
         timestamps: bool = True,
     ) -> Iterator[Segment]:
         """The segments as they come; see `transcribe`."""
-        samples = self._samples(sound)
+        samples = samples_of(sound, self.log_mel.rate)
         self._check(language, task)
         return self._segments(samples, language, task, timestamps)
-
-    def _samples(self, sound: str | Path | Array) -> Array:
-        if isinstance(sound, str | Path):
-            return resampled(*read_wav(Path(sound)), self.log_mel.rate)
-        if not isinstance(sound, np.ndarray):
-            raise InputError(
-                f"transcribe: sound is a {type(sound).__name__}; give a file or an array of NumPy"
-            )
-        if sound.ndim != 1 or sound.dtype.kind != "f":
-            raise InputError(
-                f"transcribe: sound is {sound.dtype} of shape {sound.shape}; it must be floats of "
-                f"shape (count,), {self.log_mel.rate} a second"
-            )
-        if not np.isfinite(sound).all():
-            raise InputError("transcribe: sound holds NaN or infinities; all must be finite")
-        return sound
 
     def _check(self, language: str | None, task: str) -> None:
         languages = {name.strip("<|>") for name in self.special.languages}
