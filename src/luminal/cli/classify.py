@@ -1,4 +1,4 @@
-"""`luminal classify`: the likeliest labels of images."""
+"""`luminal classify`: the likeliest labels of images or texts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ _OPEN_SIZE = 224  # of images where a model leaves it open: ImageNet's
 
 
 def command(
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Files of any kind.")],
     model: Annotated[str, typer.Option(help="A folder, a Hugging Face id, or a .onnx.")],
+    images: Annotated[
+        list[Path] | None, typer.Argument(metavar="[IMAGE]...", help="Files of any kind.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="A text instead of an image; may be repeated.")
+    ] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="A text to choose from, for CLIP; may be repeated.")
     ] = None,
@@ -30,14 +35,46 @@ def command(
     mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:
-    """Print the likeliest labels of each image, with their probabilities."""
+    """Print the likeliest labels of each image or text, with their probabilities."""
+    if not images and not text:
+        raise InputError("classify: nothing is given; name files of images, or give --text TEXT")
+    if text:
+        if images or label:
+            raise InputError("classify: --text goes with neither images nor --label")
+        _print_of_texts(text, model, top, mode, backend)
+        return
+    images = images or []
     if model.endswith(".onnx"):
         guesses_by_image = list(_by_onnx(images, Path(model), top, mode, backend))
     else:
         guesses_by_image = _by_model(images, model, label or [], top, mode, backend)
-    for image, guesses in zip(images, guesses_by_image, strict=True):
-        if len(images) > 1:
-            typer.echo(f"{image}:")
+    _print(images, guesses_by_image)
+
+
+def _print_of_texts(texts: Sequence[str], name: str, top: int, mode: str, backend: str) -> None:
+    from luminal import models
+    from luminal.models.text_reader import TextClassifier, TokenClassifier
+
+    loaded = models.load(name, mode=mode, backend=backend)
+    if isinstance(loaded, TokenClassifier):
+        for guesses in loaded.classify(texts):
+            for guess in guesses:
+                typer.echo(
+                    f"{guess.probability:7.2%}  {guess.label}  {guess.start}-{guess.end}  "
+                    f"{guess.text}"
+                )
+        return
+    if not isinstance(loaded, TextClassifier):
+        raise InputError(
+            f"classify: {name} is a {type(loaded).__name__}; give a classifier of texts"
+        )
+    _print(texts, loaded.classify(texts, top))
+
+
+def _print(subjects: Sequence[object], labels: Sequence[Sequence[Guess]]) -> None:
+    for subject, guesses in zip(subjects, labels, strict=True):
+        if len(subjects) > 1:
+            typer.echo(f"{subject}:")
         for guess in guesses:
             typer.echo(f"{guess.probability:7.2%}  {guess.label}")
 

@@ -37,7 +37,7 @@ def command(
     encoder = models.load(model, mode=mode, backend=backend)
     if not isinstance(encoder, TextEncoder | models.LanguageModel):
         raise InputError(f"embed: {model} is a {type(encoder).__name__}; give a model of texts")
-    lines = texts or _lines()
+    lines = texts or lines_of_input("embed")
     vectors = encoder.embed(lines)
     if output is None:
         for text, vector in zip(lines, vectors, strict=True):
@@ -50,8 +50,9 @@ def command(
             file.write(content.getbuffer())
 
 
-def _lines() -> list[str]:
+def lines_of_input(what: str) -> list[str]:
+    """The lines of the standard input. Raises InputError, which names `what`, for no UTF-8."""
     try:
         return [line.rstrip("\r\n") for line in sys.stdin]
     except UnicodeDecodeError as error:
-        raise InputError(f"embed: the input is no {error.encoding}: {error.reason}") from None
+        raise InputError(f"{what}: the input is no {error.encoding}: {error.reason}") from None

@@ -29,6 +29,7 @@ from luminal.cli import (
     links,
     merge,
     quantize,
+    rerank,
     run,
     serve,
     simulate,
@@ -77,6 +78,7 @@ app.command("chat")(with_threads(chat.command))
 app.command("classify")(with_threads(classify.command))
 app.command("detect")(with_threads(detect.command))
 app.command("embed")(with_threads(embed.command))
+app.command("rerank")(with_threads(rerank.command))
 app.command("transcribe")(with_threads(transcribe.command))
 app.command("convert")(with_threads(convert.command))
 app.command("merge")(with_threads(merge.command))

@@ -178,9 +178,16 @@ class DecoderModel(Module):
         self.norm = config.make_norm(hidden, dtype)
 
     def forward(
-        self, ids: Tensor, caches: Sequence[Cache] | None = None, positions: Positions = 0
+        self,
+        ids: Tensor,
+        caches: Sequence[Cache] | None = None,
+        positions: Positions = 0,
+        states: list[Tensor] | None = None,
     ) -> Tensor:
-        """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights)."""
+        """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights).
+
+        `states`: gets what goes into each layer, then what is returned.
+        """
         graph, count = ids.graph, ids.extents[-1]
         # A position that data gives is one for each row from here on, so attention has two cases,
         # not three.
@@ -214,9 +221,13 @@ class DecoderModel(Module):
             inputs = (
                 [passed] if self.passing else [] if layer_inputs is None else [layer_inputs[number]]
             )
+            if states is not None:
+                states.append(x)
             y = layer(x, turned, caches[number] if caches else None, positions, *inputs)
             x, passed = y if self.passing else (y, None)
         normed: Tensor = self.norm(x)
+        if states is not None:
+            states.append(normed)
         return normed
 
     def each_cache(self, make: Callable[[int], Any]) -> list[Any]:

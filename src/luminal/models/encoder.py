@@ -13,7 +13,7 @@ from luminal.nn import Embedding, Module
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """Embeddings, with a norm after them, below `layers`; texts are all of one segment type.
+    """Embeddings, with a norm after them, below `layers`.
 
     `segments`: the number of these types, 0 where the model has none. `learned`: positions have
     embeddings. `placeless`: a token that, wherever it stands, takes up no position: others count as
@@ -43,18 +43,23 @@ class Encoder(Module):
         self.embed_norm = config.layers.make_norm(dtype)
         self.transformer = Transformer(config.layers, dtype)
 
-    def forward(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None
+    ) -> Tensor:
         """(batch, s) ids to (batch, s, hidden), in float32 (float64 for float64 weights).
 
         `lengths` (batch,): only so many tokens of each text are its own, all by default.
+        `segments` (batch, s): the segment type of each token, the first by default.
         """
         x = self.embed_tokens(ids)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         if self.embed_positions is not None:
             x = x + self.embed_positions(self._positions(ids))
         if self.embed_segments is not None:
-            # All texts are of the first segment, so its row is added to every token.
-            x = x + self.read(self.embed_segments.weight, x)[0]
+            if segments is None:  # one row of the table is added to every token
+                x = x + self.read(self.embed_segments.weight, x)[0]
+            else:
+                x = x + self.embed_segments(segments)
         visible = None if lengths is None else within(ids, lengths).unsqueeze((1, 2))
         hidden: Tensor = self.transformer(self.embed_norm(x), visible)
         return hidden

@@ -87,6 +87,24 @@ class LanguageModel:
         self.stats.compile = self.programs.seconds
         return pair
 
+    def __call__(
+        self, ids: Any, *, hidden_states: bool = False, attentions: bool = False
+    ) -> Array | whole_texts.Outputs:
+        """The logits of each next token, float32 (batch, s, vocab_size), of ids (batch, s); of one
+        text's ids (s,) those of a batch of one.
+
+        A text's logits depend on its ids up to each place, so shorter rows may be padded on the
+        right with any id. With `hidden_states` or `attentions` all three are given, as Outputs.
+        Raises InputError for what are no ids, or too many.
+        """
+        rows = whole_texts.checked_rows(ids, self.model.config.vocab_size, self.context)
+        program = self.programs.program(
+            ("watched", ("states",) * hidden_states + ("weights",) * attentions),
+            lambda: whole_texts.watched(self.model, self.context, hidden_states, attentions),
+        )
+        outputs = whole_texts.run_watched(program, rows, len(self.model.model.layers))
+        return outputs if hidden_states or attentions else outputs.logits
+
     # --- text
 
     @overload

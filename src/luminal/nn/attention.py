@@ -35,6 +35,9 @@ class CausalAttention(Module):
     value, which takes a share of the weights (Xiao et al., arXiv 2309.17453).
     """
 
+    seen: list[Tensor] | None = None
+    """Gets the weights of each call, (..., heads, queries, keys), where it is a list."""
+
     def __init__(
         self,
         heads: int,
@@ -79,6 +82,8 @@ class CausalAttention(Module):
             keys = scores.graph.arange(scores.extents[-1], dtype=scores.dtype)
             scores = scores + keys * self.slopes.reshape(*shared, 1, 1).astype(np.float32)
         weights = self._weights(_masked(scores, positions, self.window, self.chunk))
+        if self.seen is not None:
+            self.seen.append(weights.flatten(-4, -3))
         return (weights @ v.unsqueeze(-3)).flatten(-4, -3)
 
     def _weights(self, scores: Tensor) -> Tensor:

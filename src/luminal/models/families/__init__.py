@@ -16,20 +16,32 @@ from luminal.nn import Module
 
 FAMILIES: Mapping[str, str] = {
     "BertForMaskedLM": "bert:BERT",
+    "BertForQuestionAnswering": "text_heads:BERT_ANSWERS",
+    "BertForSequenceClassification": "text_heads:BERT_TEXTS",
+    "BertForTokenClassification": "text_heads:BERT_TOKENS",
     "BertModel": "bert:BERT",
     "CLIPModel": "clip:CLIP",
     "ConvNextForImageClassification": "convolutional:CONVNEXT",
     "Dinov2ForImageClassification": "vision:DINOV2_CLASSIFIER",
     "Dinov2Model": "vision:DINOV2",
     "DistilBertForMaskedLM": "bert:DISTILBERT",
+    "DistilBertForQuestionAnswering": "text_heads:DISTILBERT_ANSWERS",
+    "DistilBertForSequenceClassification": "text_heads:DISTILBERT_TEXTS",
+    "DistilBertForTokenClassification": "text_heads:DISTILBERT_TOKENS",
     "DistilBertModel": "bert:DISTILBERT",
     "HubertForCTC": "wav2vec2:WAV2VEC2",
     "MobileNetV1ForImageClassification": "convolutional:MOBILENET_V1",
     "MobileNetV2ForImageClassification": "convolutional:MOBILENET_V2",
     "ModernBertForMaskedLM": "modernbert:MODERNBERT",
+    "ModernBertForQuestionAnswering": "text_heads:MODERNBERT_ANSWERS",
+    "ModernBertForSequenceClassification": "text_heads:MODERNBERT_TEXTS",
+    "ModernBertForTokenClassification": "text_heads:MODERNBERT_TOKENS",
     "ModernBertModel": "modernbert:MODERNBERT",
     "ResNetForImageClassification": "convolutional:RESNET",
     "RobertaForMaskedLM": "bert:ROBERTA",
+    "RobertaForQuestionAnswering": "text_heads:ROBERTA_ANSWERS",
+    "RobertaForSequenceClassification": "text_heads:ROBERTA_TEXTS",
+    "RobertaForTokenClassification": "text_heads:ROBERTA_TOKENS",
     "RobertaModel": "bert:ROBERTA",
     "T5ForConditionalGeneration": "t5:T5_FAMILY",
     "ViTForImageClassification": "vision:VIT_CLASSIFIER",
@@ -37,6 +49,9 @@ FAMILIES: Mapping[str, str] = {
     "Wav2Vec2ForCTC": "wav2vec2:WAV2VEC2",
     "WhisperForConditionalGeneration": "whisper:WHISPER",
     "XLMRobertaForMaskedLM": "bert:ROBERTA",
+    "XLMRobertaForQuestionAnswering": "text_heads:ROBERTA_ANSWERS",
+    "XLMRobertaForSequenceClassification": "text_heads:ROBERTA_TEXTS",
+    "XLMRobertaForTokenClassification": "text_heads:ROBERTA_TOKENS",
     "XLMRobertaModel": "bert:ROBERTA",
     "YOLO11": "yolo:YOLO11",
     "YOLOv8": "yolo:YOLOV8",
@@ -52,6 +67,9 @@ def family_of(raw: Mapping[str, Any]) -> Family | None:
         case [str(name)] if name in FAMILIES:
             family: Family = lazy.found(f"{__name__}.{FAMILIES[name]}")
             return family
+        case [str(name)] if name.endswith("ForSequenceClassification"):
+            decoder: Family = lazy.found(f"{__name__}.text_heads:DECODER_TEXTS")
+            return decoder
     return None
 
 
