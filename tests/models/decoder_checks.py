@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,17 @@ def made(tiny: Tiny, folder: Path) -> Any:
     with torch.no_grad():
         for value in model.state_dict().values():
             value.add_(torch.randn_like(value) * 0.2)
-    model.save_pretrained(folder)
+    write(model, tiny, folder)
     return model
+
+
+def write(model: Any, tiny: Tiny, folder: Path) -> None:
+    """Saves a model as transformers does, under the class that published files name."""
+    model.save_pretrained(folder)
+    if tiny.published:
+        path = folder / "config.json"
+        said = json.loads(path.read_text())
+        path.write_text(json.dumps(said | {"architectures": [tiny.published]}))
 
 
 def whole(model: Decoder) -> lm.Graph:

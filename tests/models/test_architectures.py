@@ -27,6 +27,7 @@ from tests.models.decoder_checks import (
     expected,
     saved,
     torch,
+    write,
 )
 from tests.models.tiny_architectures import RECURRENT, TINY, VARIANTS, VOCABULARY
 
@@ -92,8 +93,9 @@ def test_logits_with_and_without_caches(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TINY)
 def test_weights_of_16_bits(name: str, tmp_path: Path) -> None:
     model = saved(name, tmp_path)
-    model.to(torch.bfloat16).save_pretrained(tmp_path)
-    theirs = type(model).from_pretrained(tmp_path, dtype=torch.float32).eval()
+    write(model.to(torch.bfloat16), TINY[name], tmp_path)
+    options = {"config": model.config, "dtype": torch.float32}
+    theirs = type(model).from_pretrained(tmp_path, **options).eval()
     check_logits(theirs, read_decoder(tmp_path, "float32"), "reference")
 
 

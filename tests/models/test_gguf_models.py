@@ -66,7 +66,7 @@ ALL["deepseek_v3_as_published"] = ALL["deepseek_v3"]._replace(
         "rope_parameters": {**YARN, "mscale": 1.2, "mscale_all_dim": 1.2},
     }
 )
-WRITTEN = [name for name, tiny in ALL.items() if tiny.model in CLASSES and name not in REFUSED]
+WRITTEN = [name for name, tiny in ALL.items() if tiny.record in CLASSES and name not in REFUSED]
 SHIFTED = ("gemma", "gemma2", "gemma3")
 """Models whose norms are stored plus 1, which rounds."""
 READ_BY_TRANSFORMERS = (
@@ -129,7 +129,7 @@ def test_a_file_is_of_one_record(name: str, tmp_path: Path) -> None:
     _, _, path = written(name, tmp_path)
     file = read_gguf(path)
     found = [record.name for record in records() if record.gguf and is_of(file, record.gguf)]
-    assert found == [ALL[name].model]
+    assert found == [ALL[name].record]
 
 
 def test_keys_and_values_apart(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ UNSUPPORTED = {
     ("falcon_of_two_norms", "parallel_attn"),
     ("gemma4", "attention_bias"),
     ("gemma4_moe", "attention_bias"),
+    ("gptj", "tie_word_embeddings"),
     ("minicpm3", "mlp_bias"),
     ("phi", "tie_word_embeddings"),
 }
@@ -236,7 +237,7 @@ MORE_FOREIGN: dict[str, Any] = {
 
 def check_foreign_keys(name: str, folder: Path, foreign: dict[str, dict[str, Any]]) -> None:
     """A `config.json` with a key that other architectures have."""
-    theirs = type(saved(name, folder))
+    theirs = saved(name, folder)
     plain = json.loads((folder / "config.json").read_text())
     changed = {key: {**plain, **change} for key, change in foreign.items()}
     if "rope_parameters" in foreign:
@@ -245,13 +246,22 @@ def check_foreign_keys(name: str, folder: Path, foreign: dict[str, dict[str, Any
     check_changed(theirs, folder, changed)
 
 
+def read_again(theirs: Any, folder: Path, **options: Any) -> Any:
+    """What transformers reads from a folder, and which weights did not fit; of the model's own kind
+    of configuration, which may be another class's than the model's.
+    """
+    config = type(theirs.config).from_pretrained(folder)
+    options = {"config": config, "output_loading_info": True, **options}
+    return type(theirs).from_pretrained(folder, **options)
+
+
 def check_changed(theirs: Any, folder: Path, changed: dict[str, dict[str, Any]]) -> None:
     """Each of these as the `config.json` of saved weights: as transformers reads it, or refused."""
     wrong = []
     for key, config in changed.items():
         (folder / "config.json").write_text(json.dumps(config))
         try:
-            model, info = theirs.from_pretrained(folder, output_loading_info=True)
+            model, info = read_again(theirs, folder)
             check_one_length(model.eval(), model, 13)
         except Exception:
             continue
@@ -312,7 +322,7 @@ def lacking(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
     ],
 )
 def test_older_configurations(name: str, some: str, tmp_path: Path) -> None:
-    theirs = type(saved(name, tmp_path))
+    theirs = saved(name, tmp_path)
     plain = json.loads((tmp_path / "config.json").read_text())
     every = older(plain) | lacking(plain)
     chosen = {key: config for key, config in every.items() if re.fullmatch(some, key)}
@@ -323,6 +333,6 @@ def test_older_configurations(name: str, some: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", TINY)
 def test_configurations_that_lack_keys(name: str, tmp_path: Path) -> None:
-    theirs = type(saved(name, tmp_path))
+    theirs = saved(name, tmp_path)
     plain = json.loads((tmp_path / "config.json").read_text())
     check_changed(theirs, tmp_path, older(plain) | lacking(plain))

@@ -62,11 +62,20 @@ STATES = {
 
 
 class Tiny(NamedTuple):
-    """A small configuration: the classes of transformers, and its options."""
+    """A small configuration: the classes of transformers, and its options.
+
+    `published`: the class that published files name, where transformers saves that of a relative.
+    """
 
     config: str
     model: str
     options: dict[str, Any]
+    published: str = ""
+
+    @property
+    def record(self) -> str:
+        """The class that the folder names."""
+        return self.published or self.model
 
 
 TINY = {
@@ -320,6 +329,52 @@ TINY = {
         },
     ),
     "seed_oss": Tiny("SeedOssConfig", "SeedOssForCausalLM", {**SIZES, "head_dim": 16}),
+    "nemotron": Tiny("NemotronConfig", "NemotronForCausalLM", {**SIZES, "head_dim": 16}),
+    "mpt": Tiny(
+        "MptConfig",
+        "MptForCausalLM",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": 48,
+            "n_layers": 2,
+            "n_heads": 6,
+            "max_seq_len": 64,
+            "attn_config": {"clip_qkv": 1.5},
+            **SPECIAL,
+        },
+    ),
+    "gptj": Tiny(
+        "GPTJConfig",
+        "GPTJForCausalLM",
+        {
+            "vocab_size": VOCABULARY,
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "n_positions": 64,
+            "rotary_dim": 4,
+            **SPECIAL,
+        },
+    ),
+    "apertus": Tiny("ApertusConfig", "ApertusForCausalLM", SIZES),
+    "hunyuan_v1_dense": Tiny(
+        "HunYuanDenseV1Config",
+        "HunYuanDenseV1ForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "rope_parameters": {
+                "rope_type": "dynamic",
+                "rope_theta": 1e4,
+                "alpha": 50.0,
+                "factor": 1.0,
+            },
+        },
+    ),
+    "dots1": Tiny(
+        "Dots1Config", "Dots1ForCausalLM", {**SIZES, **ROUTED, **WINDOW, "n_shared_experts": 2}
+    ),
+    "exaone": Tiny("ExaoneConfig", "LlamaForCausalLM", SIZES, "ExaoneForCausalLM"),
 }
 
 SEEING = {

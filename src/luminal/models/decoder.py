@@ -48,6 +48,7 @@ def _attention(config: DecoderConfig, layer: LayerConfig, rotary: Any, dtype: An
         limit=config.projection_limit,
         q_norm=q_norm,
         k_norm=k_norm,
+        turned_first=config.turned_first,
         scale=config.query_scale,
         temperature=layer.temperature,
         gate=config.attention_gate,

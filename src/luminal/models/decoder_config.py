@@ -129,13 +129,13 @@ class ExpertsConfig:
 class DecoderConfig:
     """A decoder of `len(layers)` layers.
 
-    `norm`: "rms", "zero_centered_rms" (its factor is 1 + weight), "layer", or a layer norm with
-    less: "layer_without_bias", "layer_without_weight". `norm_place`:
+    `norm`: "rms" or "layer", "zero_centered_rms" or "zero_centered_layer" (factors are 1 + weight),
+    or a layer norm with less: "layer_without_bias", "layer_without_weight". `norm_place`:
     "before" attention and feed-forward, "after" them, or "both". `parallel`: both read the layer's
     input, after norms of their own or a "shared" one. `qk_norm`: over each "head" of queries and
     keys, or their whole "projection"; "unlike_heads" are layer norms, each with weights of its own;
     "turned_heads" are norms without weights, in rotary layers. `attention_gate`, `sinks`: see
-    `luminal.nn.Attention`.
+    `luminal.nn.Attention`, as is `turned_first`.
     `projection_limit` clamps queries, keys and values. `residual_scale`: what attention and
     feed-forward add is times it. `positions`: "learned" ones are added to the embedding, "alibi"
     lowers the scores of distant keys; rotary ones are the layers'. `layer_inputs`: the vocabulary
@@ -158,6 +158,7 @@ class DecoderConfig:
     norm_place: str = "before"
     parallel: str | None = None
     qk_norm: str | None = None
+    turned_first: bool = False
     projection_limit: float | None = None
     attention_gate: bool = False
     sinks: bool = False
@@ -201,7 +202,8 @@ class DecoderConfig:
         """A norm over `size` features."""
         if self.norm in _LAYER_NORMS:
             weight, bias = _LAYER_NORMS[self.norm]
-            return LayerNorm(size, self.norm_eps, weight, bias, dtype)
+            centered = self.norm == "zero_centered_layer"
+            return LayerNorm(size, self.norm_eps, weight, bias, dtype, centered)
         return self.make_rms_norm(size, dtype)
 
     def make_rms_norm(self, size: int, dtype: Any) -> RMSNorm:
@@ -224,6 +226,7 @@ class DecoderConfig:
 
 _LAYER_NORMS: Mapping[str, tuple[bool, bool]] = {
     "layer": (True, True),
+    "zero_centered_layer": (True, True),
     "layer_without_bias": (True, False),
     "layer_without_weight": (False, False),
 }

@@ -125,9 +125,10 @@ class Attention(CausalAttention):
 
     `bias`: of q, k and v; `output_bias`: of the last projection, `bias` by default. `q_norm`,
     `k_norm`, `v_norm`: over head_dim features each, or over those of all heads, as their shape is.
-    `limit` clamps q, k and v after their norms. `key_values`: values are the keys before their norm
-    and turn. `scale`: 1 / sqrt(head_dim) by default. `gate`: what is attended is times the sigmoid
-    of a projection of x (Qiu et al., arXiv 2505.06708). `options`: CausalAttention's.
+    `turned_first`: q and k are turned before norms over head_dim. `limit` clamps q, k and v after
+    these. `key_values`: values are the keys before their norm and turn. `scale`: 1 / sqrt(head_dim)
+    by default. `gate`: what is attended is times the sigmoid of a projection of x (Qiu et al.,
+    arXiv 2505.06708). `options`: CausalAttention's.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Attention(CausalAttention):
         q_norm: RMSNorm | HeadNorm | None = None,
         k_norm: RMSNorm | HeadNorm | None = None,
         v_norm: RMSNorm | None = None,
+        turned_first: bool = False,
         key_values: bool = False,
         scale: float | None = None,
         temperature: Temperature | None = None,
@@ -161,7 +163,7 @@ class Attention(CausalAttention):
         self.gate_proj = Linear(hidden, heads * head_dim, bias, dtype) if gate else None
         last = bias if output_bias is None else output_bias
         self.o_proj = Linear(heads * head_dim, hidden, last, dtype)
-        self.limit, self.temperature = limit, temperature
+        self.limit, self.temperature, self.turned_first = limit, temperature, turned_first
         self.q_norm, self.k_norm, self.v_norm = q_norm, k_norm, v_norm
 
     def forward(
@@ -176,16 +178,20 @@ class Attention(CausalAttention):
         With a cache, which keeps keys and values, a query at position p sees those at 0 .. p;
         without one, those of the rows of x up to its own.
         """
-        q = self._heads(self.q_proj(x), self.heads, self.q_norm)
+        # A norm with weights and a turn do not commute, and most models norm first.
+        q_norm, k_norm = (None, None) if self.turned_first else (self.q_norm, self.k_norm)
+        q = self._heads(self.q_proj(x), self.heads, q_norm)
         keys = self.k_proj(x)
         values = keys if self.v_proj is None else self.v_proj(x)
-        k = self._heads(keys, self.kv_heads, self.k_norm)
+        k = self._heads(keys, self.kv_heads, k_norm)
         v = self._heads(values, self.kv_heads, self.v_norm)
         if self.rotary is not None:
             # A decoder makes the angles once for all of its layers; only a layer that is called
             # alone makes its own.
             angles = angles or self.rotary.angles(x.graph, x.extents[-2], positions)
             q, k = self.rotary(q, angles), self.rotary(k, angles)
+        if self.turned_first and self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
         if self.temperature is not None:
             q = self.temperature.of(q, positions)
         attended = attended_by(self, q, k, v, cache, positions)

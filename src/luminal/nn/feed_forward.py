@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
 from luminal.base.dtypes import float32
 from luminal.base.errors import InputError
+from luminal.frontend.pointwise.binary import minimum, where
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.shown import shown
+from luminal.nn import init
 from luminal.nn.linear import Linear
 from luminal.nn.module import Module
 
@@ -89,13 +92,47 @@ def _clamped_swiglu(limit: float, slope: float, gate: Tensor, up: Tensor) -> Ten
     return gate * (gate * slope).sigmoid() * (up + 1)
 
 
+class XIELU(Module):
+    """A parabola above 0 and an integrated ELU below, both with slopes that are learned.
+
+    Huang and Schlag, arXiv 2411.13010. Names as in Hugging Face's.
+    """
+
+    def __init__(self, dtype: Any = float32) -> None:
+        # The logarithms of e ** x - 1, of which `softplus` is the inverse: 0.8 above, 0.3 below,
+        # where `beta` is added.
+        starts = math.log(math.expm1(0.8)), math.log(math.expm1(0.3)), 0.5, -1e-6
+        self.alpha_p, self.alpha_n, self.beta, self.eps = (
+            init.parameter((1,), partial(init.constant, val=start), dtype) for start in starts
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as x."""
+        # Cast first: a softplus of 16-bit numbers would be rounded to 16 bits.
+        above, below, beta, eps = (
+            self.read(held, x).cast(x.dtype)
+            for held in (self.alpha_p, self.alpha_n, self.beta, self.eps)
+        )
+        curve = where(
+            x > 0,
+            above.softplus() * x * x,
+            (minimum(x, eps).expm1() - x) * (beta + below.softplus()),
+        )
+        return curve + beta * x
+
+
+LEARNED: Mapping[str, Callable[[Any], Module]] = {"xielu": XIELU}
+"""Activations with Parameters of their own, by the same names; made of a dtype."""
+
+
 class FeedForward(Module):
     """Two linear layers with an activation between them: `down(activation(up(x)))`."""
 
     def __init__(
         self, hidden: int, inner: int, activation: str, bias: bool = True, dtype: Any = float32
     ) -> None:
-        self.activation = activation_of(activation)
+        learned = LEARNED.get(activation)
+        self.activation = activation_of(activation) if learned is None else learned(dtype)
         self.up_proj = Linear(hidden, inner, bias, dtype)
         self.down_proj = Linear(inner, hidden, bias, dtype)
 

@@ -29,6 +29,11 @@ def _affine(
     )
 
 
+def _factor(weight: Tensor) -> Tensor:
+    """1 + weight, in float32: of bfloat16 the sum would keep 8 bits of the weight's part."""
+    return weight.cast(work_dtype(weight.dtype)) + 1
+
+
 def _listed(shape: int | Sequence[int]) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
@@ -59,8 +64,7 @@ class RMSNorm(Module):
         eps = float(np.finfo(work_dtype(x.dtype).numpy).eps) if self.eps is None else self.eps
         weight = self.read(self.weight, x)
         if self.zero_centered and weight is not None:
-            # In float32: 1 + w of bfloat16 would keep 8 bits of w's part in the sum.
-            weight = weight.cast(work_dtype(weight.dtype)) + 1
+            weight = _factor(weight)
         try:
             return x.rms_norm(self.dims, weight, eps)
         except ShapeError:
@@ -68,7 +72,10 @@ class RMSNorm(Module):
 
 
 class LayerNorm(Module):
-    """`(x - mean) / sqrt(var + eps) * weight + bias` over the last dims."""
+    """`(x - mean) / sqrt(var + eps) * weight + bias` over the last dims.
+
+    `zero_centered`: the factor is `1 + weight` and weights start at 0, as in Nemotron.
+    """
 
     def __init__(
         self,
@@ -77,16 +84,21 @@ class LayerNorm(Module):
         elementwise_affine: bool = True,
         bias: bool = True,
         dtype: Any = float32,
+        zero_centered: bool = False,
     ) -> None:
         self.normalized_shape = _listed(normalized_shape)
         self.dims = tuple(range(-len(self.normalized_shape), 0))
         affine = elementwise_affine
         self.weight, self.bias = _affine(self.normalized_shape, affine, affine and bias, dtype)
-        self.eps = eps
+        if zero_centered and affine:
+            self.weight = init.parameter(self.normalized_shape, init.zeros, dtype)
+        self.eps, self.zero_centered = eps, zero_centered
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as x."""
         weight, bias = self.read(self.weight, x), self.read(self.bias, x)
+        if self.zero_centered and weight is not None:
+            weight = _factor(weight)
         try:
             return x.layer_norm(self.dims, weight, bias, self.eps)
         except ShapeError:

@@ -1,0 +1,20 @@
+"""Nemotron: layer norms of factors 1 + weight, squared relus without gates. arXiv 2402.16819."""
+
+from __future__ import annotations
+
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.layers import layers_of, rotary_of
+from luminal.models.architectures.settings import attention_biases, epsilon, flag, text
+
+NEMOTRON = Architecture(
+    "NemotronForCausalLM",
+    {
+        **attention_biases(),
+        "mlp_bias": flag("mlp_bias", False),
+        "activation": text("hidden_act", "relu2"),
+        "gated": False,
+        "norm": "zero_centered_layer",
+        "norm_eps": epsilon(1e-5, "norm_eps"),
+    },
+    layers=lambda fields: layers_of(fields, rotary=rotary_of(fields, share=0.5)),
+)
