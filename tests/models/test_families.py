@@ -260,6 +260,7 @@ COMMANDS = {
     "transcribe": ("transcribe a.wav", "a Whisper"),
     "classify": ("classify a.png", "a classifier"),
     "detect": ("detect a.png", "a detector"),
+    "segment": ("segment a.png", "a SegFormer"),
 }
 
 

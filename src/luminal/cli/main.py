@@ -31,6 +31,7 @@ from luminal.cli import (
     quantize,
     rerank,
     run,
+    segment,
     serve,
     simulate,
     train,
@@ -77,6 +78,7 @@ app.command("generate")(with_threads(generate.command))
 app.command("chat")(with_threads(chat.command))
 app.command("classify")(with_threads(classify.command))
 app.command("detect")(with_threads(detect.command))
+app.command("segment")(with_threads(segment.command))
 app.command("embed")(with_threads(embed.command))
 app.command("rerank")(with_threads(rerank.command))
 app.command("transcribe")(with_threads(transcribe.command))

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 _BILINEAR = 2  # Pillow's number of the filter
 _FILTERS = 5  # the last of these numbers
-_MOST_LENGTH = 1 << 18  # of an image that is cropped then
+MOST_LENGTH = 1 << 18  # of an image that is cropped then
 _MOST_SIDE = 8192  # of what a model takes: more would fill the memory
 _CONVNEXT = "ConvNextImageProcessor", "ConvNextFeatureExtractor"
 _UNCROPPED = 384  # ConvNeXt's: images of at least this size are not cropped
@@ -118,10 +118,10 @@ class Preparation:
             short, long = sorted(image.size)
             # Cut off and not rounded, as transformers and torchvision do.
             other = int(self.shortest * long / short)
-            if other > _MOST_LENGTH:
+            if other > MOST_LENGTH:
                 raise InputError(
                     f"images: one of {image.size} pixels is too long: its shorter side becomes "
-                    f"{self.shortest}, the other {other}; give one of at most {_MOST_LENGTH}"
+                    f"{self.shortest}, the other {other}; give one of at most {MOST_LENGTH}"
                 )
             wide = image.width > image.height
             image = image.resize(

@@ -43,6 +43,8 @@ FAMILIES: Mapping[str, str] = {
     "RobertaForSequenceClassification": "text_heads:ROBERTA_TEXTS",
     "RobertaForTokenClassification": "text_heads:ROBERTA_TOKENS",
     "RobertaModel": "bert:ROBERTA",
+    "SegformerForImageClassification": "segformer:SEGFORMER_CLASSIFIER",
+    "SegformerForSemanticSegmentation": "segformer:SEGFORMER",
     "T5ForConditionalGeneration": "t5:T5_FAMILY",
     "ViTForImageClassification": "vision:VIT_CLASSIFIER",
     "ViTModel": "vision:VIT",
