@@ -153,8 +153,12 @@ NF4 = [
 FP4 = [0, 0.0625 / 12, 8 / 12, 1, 4 / 12, 6 / 12, 2 / 12, 3 / 12]
 
 
-def bnb4(kind: str = "nf4", size: int = SIZE, nested: bool = False) -> Form:
-    """Codes of a table, of which blocks share a scale, which may be codes of a table too."""
+def bnb4(
+    kind: str = "nf4", size: int = SIZE, nested: bool = False, storage: Any = np.uint8
+) -> Form:
+    """Codes of a table, of which blocks share a scale, which may be codes of a table too. The bytes
+    of codes may be stored as those of numbers of another dtype.
+    """
 
     def pack(rng: np.random.Generator, rows: int, columns: int) -> tuple[Tensors, Array]:
         table = np.array(NF4 if kind == "nf4" else [*FP4, *(-x for x in FP4)], np.float32)
@@ -163,7 +167,7 @@ def bnb4(kind: str = "nf4", size: int = SIZE, nested: bool = False) -> Form:
         state = {"quant_type": kind, "blocksize": size, "dtype": "bfloat16",
                  "shape": [rows, columns]}  # fmt: skip
         tensors: Tensors = {
-            "weight": (codes[::2] << 4 | codes[1::2]).astype(np.uint8)[:, None],
+            "weight": (codes[::2] << 4 | codes[1::2]).astype(np.uint8).view(storage)[:, None],
             "weight.quant_map": table,
         }
         if nested:
@@ -317,6 +321,7 @@ FORMS: dict[str, Form] = {
     "bitsandbytes nf4": bnb4(),
     "bitsandbytes nf4, nested": bnb4(nested=True),
     "bitsandbytes fp4": bnb4("fp4"),
+    "bitsandbytes nf4, stored as bfloat16": bnb4(storage=ml_dtypes.bfloat16),
     "bitsandbytes nf4, blocks over rows": bnb4(size=80),
     "fp8 by tensor": Form({"quant_method": "fp8"}, by_tensor, "float8_e4m3fn_tensor"),
     "fp8 by row": Form({"quant_method": "fbgemm_fp8"}, by_rows, "float8_e4m3fn"),

@@ -154,6 +154,51 @@ def test_embeddings_whole_modules_and_biases(tmp_path: Path) -> None:
     np.testing.assert_array_equal(result["lm_head.weight"], head)
 
 
+TIED: dict[str, tuple[dict[str, Any], bool]] = {
+    "an adapted embedding": ({}, True),
+    "an adapted embedding, tied": ({"ensure_weight_tying": True}, False),
+    "an adapted embedding with what it adds to": ({}, True),
+    "a copy": ({"modules_to_save": ["embed_tokens"]}, True),
+    "a copy, tied": ({"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True}, False),
+    "the model's own": ({}, False),
+    "an adapted head": ({"target_modules": ["lm_head"]}, True),
+}
+"""What an adapter changes of a model whose embedding is its head; the settings; does it get a head
+of its own?"""
+
+
+@pytest.mark.parametrize("name", TIED)
+def test_an_embedding_that_is_the_head_is_changed_alone(name: str, tmp_path: Path) -> None:
+    settings, has_head = TIED[name]
+    tensors = base(tmp_path / "m")
+    del tensors["lm_head.weight"]
+    write(tmp_path / "m", tensors, None)
+    table, rng = tensors["model.embed_tokens.weight"], np.random.default_rng(2)
+    rows, columns = table.shape
+    embedding = head = table
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((R, rows), (columns, R)))
+    if name == "an adapted head":
+        added = {"lm_head.lora_A.weight": b.T, "lm_head.lora_B.weight": a.T}
+        head = table + (ALPHA / R * a.T.astype(np.float64) @ b.T).astype(np.float32)
+    elif name.startswith("an adapted"):
+        ends = {"lora_embedding_A": a, "lora_embedding_B": b}
+        if "adds to" in name:
+            ends["base_layer.weight"] = table
+        added = {f"model.embed_tokens.{end}": array for end, array in ends.items()}
+        embedding = table + (ALPHA / R * b.astype(np.float64) @ a).T.astype(np.float32)
+        settings = {"target_modules": ["embed_tokens"], **settings}
+    else:
+        embedding = table + 1
+        added = {"model.embed_tokens.weight": embedding}
+        settings = {"target_modules": None, **settings}
+    named = {PREFIX + key: np.ascontiguousarray(array) for key, array in added.items()}
+    result = merged(tmp_path / "m", adapter(tmp_path / "a", named, **settings))
+    assert result.keys() == tensors.keys() | ({"lm_head.weight"} if has_head else set())
+    close(result["model.embed_tokens.weight"], embedding, 8)
+    if has_head:
+        close(result["lm_head.weight"], head, 8)
+
+
 def test_weights_keep_their_dtype(tmp_path: Path) -> None:
     tensors = base(tmp_path / "m", ml_dtypes.bfloat16)
     added = pairs(tensors, ENDS)

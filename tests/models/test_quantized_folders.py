@@ -4,6 +4,7 @@ its layout, read as floats and kept packed.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -137,4 +138,56 @@ def test_a_packed_matrix_of_a_module_left_out(tmp_path: Path) -> None:
     write(tmp_path, tensors_of(form)[0], section)
     text = r"layers.0.mlp.up_proj' is packed, though modules_to_not_convert .* has 'mlp.up_proj'"
     with pytest.raises(LoadError, match=text):
+        load_checkpoint(tmp_path)
+
+
+def test_biases_of_zeros_that_the_model_does_not_have(tmp_path: Path) -> None:
+    """AutoGPTQ wrote one for every matrix; one that is not zero changes what is computed."""
+    form = FORMS["gptq 4 bits"]
+    tensors, _ = tensors_of(form)
+    names = [name for name in tensors if name.endswith(".qweight")]
+    more = {
+        name.replace("qweight", "bias"): np.zeros(tensors[name].shape[1], np.float16)
+        for name in names
+    }
+    write(tmp_path, tensors | more, form.section)
+    decoder_of(load_checkpoint(tmp_path))
+    last = names[-1].replace("qweight", "bias")
+    more[last] = more[last] + np.float16(0.1)
+    write(tmp_path, tensors | more, form.section)
+    with pytest.raises(LoadError, match=f"unexpected: {last}$"):
+        decoder_of(load_checkpoint(tmp_path))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("name", ["gptq 4 bits", "bitsandbytes 8 bits"])
+def test_matrices_of_gpt2_are_packed_the_other_way_round(
+    name: str, keep: bool, tmp_path: Path
+) -> None:
+    """Its files of floats have them as (in, out), and all methods pack them as (out, in)."""
+    form, square = FORMS[name], "transformer.h.0.attn.c_proj"
+    parts, values = form.pack(np.random.default_rng(0), 64, 64)
+    table = np.ones((VOCABULARY, 64), np.float32)
+    tensors = {f"{square}.{part}": array for part, array in parts.items()}
+    write(tmp_path, tensors | {"transformer.wte.weight": table}, form.section)
+    config = {"architectures": ["GPT2LMHeadModel"], "quantization_config": form.section}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    checkpoint = load_checkpoint(tmp_path, keep_quantized=keep)
+    check_value(square, checkpoint.tensors[f"{square}.weight"], values.T)
+    assert checkpoint.packing is not None
+    assert checkpoint.packing.decoded == (
+        {"matrices that multiply from the right": 1} if keep else {}
+    )
+
+
+@pytest.mark.parametrize("place", ["input", "output", "k_cache", "weight_input", None])
+def test_rotations_of_each_run_are_refused(place: str | None, tmp_path: Path) -> None:
+    form = FORMS["compressed int4"]
+    group = {"type": "hadamard", "apply": [{"targets": ["Linear"], "location": place}]}
+    said = {"config_groups": {"u": group}} if place else {}
+    write(tmp_path, tensors_of(form)[0], {**form.section, "transform_config": said})
+    if place in (None, "weight_input"):
+        load_checkpoint(tmp_path)
+        return
+    with pytest.raises(LoadError, match=f"transform_config .* turns the '{place}' of modules in"):
         load_checkpoint(tmp_path)

@@ -42,6 +42,9 @@ REFUSED = (
 CHANGES_BASE = "pissa", "olora", "corda", "loftq"
 """How values of `init_lora_weights` begin with which the model's own matrices were changed too."""
 MOST_RANK = 1 << 16
+HEAD, HEADS = "lm_head.weight", ("lm_head.weight", "embed_out.weight")
+TABLE = re.compile(r"(.*\.)?(embed_tokens|wte|word_embeddings|embed_in|embeddings)\.weight")
+"""The names of embeddings, which are the head as well where there is no tensor of HEADS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +63,21 @@ class Adapter:
         are float32. Raises LoadError for a module that the model does not have, or of other sizes.
         """
         changed = dict(tensors)
-        for name, array in self.whole.items():
+        table = _tied_table(tensors)
+        for stored, array in self.whole.items():
+            name = stored.replace(".base_layer.", ".")  # what an adapted embedding adds to
             there = tensors.get(name)
             # A head that was tied to the embedding has no tensor before it is trained on its own.
-            if there is None and name != "lm_head.weight":
+            if there is None and name != HEAD:
                 raise self._missing(name, tensors)
             if there is not None and tuple(there.shape) != array.shape:
                 raise self.wrong(name, array, f"must have the model's shape {list(there.shape)}")
             changed[name] = array
         for module, parts in self.modules.items():
             name = f"{module}.weight"
-            if name not in tensors:
+            if name == HEAD and table is not None:
+                changed.setdefault(name, tensors[table])
+            if name not in changed:
                 raise self._missing(name, tensors)
             changed[name] = self._sum(module, parts, _floats(changed[name]))
             if BIAS in parts:
@@ -81,7 +88,20 @@ class Adapter:
                     )
                 more = np.float32(self._scale(module)[1]) * parts[BIAS].astype(np.float32)
                 changed[f"{module}.bias"] = _rounded(bias.astype(np.float32) + more, bias.dtype)
+        if table is not None and self._is_alone(table):
+            changed.setdefault(HEAD, tensors[table])
         return changed
+
+    def _is_alone(self, table: str) -> bool:
+        """Was an embedding trained without the head that it is, too?"""
+        # PEFT puts a layer in front of the embedding, or a copy in its place; the head goes on
+        # reading the model's own matrix.
+        module = table.removesuffix(".weight")
+        saved = self.fields.values.get("modules_to_save")
+        names = saved if isinstance(saved, list) else []
+        copied = table in self.whole and module.endswith(tuple(map(str, names)))
+        tying = self.fields.flag("ensure_weight_tying", False)
+        return (module in self.modules or copied) and not tying
 
     @property
     def text(self) -> str:
@@ -141,6 +161,13 @@ class Adapter:
             alpha = self.fields.number("lora_alpha", 8)
         root = self.fields.flag("use_rslora", False)
         return rank, alpha / (math.sqrt(rank) if root else rank)
+
+
+def _tied_table(tensors: Mapping[str, Any]) -> str | None:
+    """The name of the embedding, where it is the head, too."""
+    if any(head in tensors for head in HEADS):
+        return None
+    return next(filter(TABLE.fullmatch, tensors), None)
 
 
 def _floats(weight: Any) -> Array:

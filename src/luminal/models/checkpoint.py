@@ -133,7 +133,8 @@ def _read_folder(
         check_quantization(config, file)  # before the weights are looked at
     tensors: dict[str, Any] = folder_tensors(path, keep_quantized)
     if quantized.reads(section):
-        loaded = quantized.read(tensors, section, keep_quantized, file, weights_file(path))
+        turned = config.get("architectures") == ["GPT2LMHeadModel"]
+        loaded = quantized.read(tensors, section, keep_quantized, file, weights_file(path), turned)
         tensors, packing = loaded.tensors, loaded.packing
         config["quantization_config"] = None
     elif is_oss and (count := sum(name.endswith("_blocks") for name in tensors)):

@@ -15,6 +15,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+import numpy as np
+
 from luminal.base import lazy
 from luminal.base.errors import InputError, LoadError, ShapeError
 from luminal.frontend.matrices.packed import Packed
@@ -88,6 +90,22 @@ def read_decoder(path: Path, compute_dtype: Any = None) -> Decoder:
     return decoder_of(load_checkpoint(path, keep_order=True), compute_dtype)
 
 
+def _without_needless_biases(weights: dict[str, Any], model: Decoder) -> dict[str, Any]:
+    """The weights but for biases of zeros that the model does not have: AutoGPTQ wrote one for
+    every matrix.
+    """
+    wanted = {name for name, _ in model.named_parameters()}
+    return {
+        name: a
+        for name, a in weights.items()
+        if name in wanted or not name.endswith(".bias") or not _is_zero(a)
+    }
+
+
+def _is_zero(weight: Any) -> bool:
+    return isinstance(weight, np.ndarray) and not weight.dtype.names and not weight.any()
+
+
 def decoder_of(checkpoint: Checkpoint, compute_dtype: Any = None) -> Decoder:
     """The model of a checkpoint, weights in its dtypes.
 
@@ -111,7 +129,7 @@ def decoder_of(checkpoint: Checkpoint, compute_dtype: Any = None) -> Decoder:
             name: a if isinstance(a, Packed) or not is_packed(a) else packed(a, name)
             for name, a in weights.items()
         }
-        model.load_state_dict(kept, adopt_dtypes=True)
+        model.load_state_dict(_without_needless_biases(kept, model), adopt_dtypes=True)
     model.eval()
     model.computing(compute_dtype_of(model, compute_dtype))
     return model

@@ -60,16 +60,25 @@ def reads(section: Any) -> bool:
 
 
 def read(
-    tensors: Mapping[str, Array], section: Mapping[str, Any], keep: bool, config: Path, path: Path
+    tensors: Mapping[str, Array],
+    section: Mapping[str, Any],
+    keep: bool,
+    config: Path,
+    path: Path,
+    from_the_right: bool = False,
 ) -> Loaded:
     """The weights of a folder whose configuration has such a section, under the names of floats.
 
     `keep`: matrices stay packed where they can. `config` and `path` are the files, for messages.
+    `from_the_right`: the model's files of floats have matrices as (in, out), as GPT-2's; all
+    methods pack them as (out, in), and here they are turned back and decoded.
     Raises LoadError for what the method does not have, and for tensors that do not fit each other
     or the section.
     """
     fields = Fields(section, config, "quantization_config")
-    loaded = READERS[section["quant_method"]](tensors, fields, keep, path)
+    loaded = READERS[section["quant_method"]](tensors, fields, keep and not from_the_right, path)
+    if from_the_right:
+        loaded.turn("matrices that multiply from the right" if keep else None)
     for name, array in loaded.tensors.items():
         if not isinstance(array, Packed) and str(array.dtype) in CODES:
             raise LoadError(

@@ -36,6 +36,8 @@ KINDS = "nf4", "fp4"
 STATES = tuple(f"weight.quant_state.bitsandbytes__{kind}" for kind in KINDS)
 OF_8, OF_4 = ("SCB", "weight_format"), ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
 GREATEST = 127  # code of 8 bits
+STORAGE = "uint8", "int8", "bfloat16", "float16", "float32"
+"""What the bytes of codes of 4 bits may be stored as: `bnb_4bit_quant_storage`."""
 
 
 def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) -> Loaded:
@@ -113,8 +115,8 @@ def _codes_of_4(parts: Parts, keep: bool) -> tuple[Array | Packed, str | None]:
     count = math.prod(shape)
     if len(shape) != 2 or min(shape) < 1:
         raise parts.wrong(_state_name(parts), "must hold the shape of a matrix")
-    pairs = parts.of("weight", ("uint8", "int8"))
-    if pairs.size != -(-count // 2) or pairs.ndim != 2:
+    pairs = np.ascontiguousarray(parts.of("weight", STORAGE))
+    if pairs.nbytes != -(-count // 2) or pairs.ndim != 2:
         raise parts.wrong(
             "weight", f"must hold {count} codes of 4 bits, of the shape {list(shape)}"
         )

@@ -48,6 +48,8 @@ PARTS = (
     "weight_global_scale",
 )  # fmt: skip
 OF_ACTIVATIONS = re.compile(r".*\.((input|output|[kqv])_(scale|zero_point|global_scale))")
+OFFLINE = "weight_input", "weight_output"
+"""The places of a `transform_config` whose rotations are in the weights when they are saved."""
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 TABLE = np.concatenate([E2M1, -E2M1])
 
@@ -61,6 +63,7 @@ def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) 
             f"{section.path}: sparsity_config of quantization_config has the format "
             f"{shown(sparse)}, which is not read; take a checkpoint that is not sparse"
         )
+    _check_transforms(section)
     schemes = _schemes(section)
     method = f"compressed-tensors, {kind}"
     loaded = Loaded(method, keep, {})
@@ -85,6 +88,23 @@ def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) 
         )
     check_left_out(packed, section)
     return loaded
+
+
+def _check_transforms(section: Fields) -> None:
+    """Raises LoadError for rotations of what a product takes or gives: they are computed in each
+    run. Those of weights are in the weights.
+    """
+    groups = section.section("transform_config").section("config_groups")
+    for name in groups.values:
+        applied = groups.section(name).values.get("apply")
+        for rotation in applied if isinstance(applied, list) else [applied]:
+            place = rotation.get("location") if isinstance(rotation, Mapping) else rotation
+            if place not in OFFLINE:
+                raise LoadError(
+                    f"{section.path}: transform_config of quantization_config turns the "
+                    f"{shown(place)} of modules in each run, which is not followed; take a "
+                    "checkpoint without it, or the unquantized model"
+                )
 
 
 # --- what the configuration says of a module ------------------------------------------------------

@@ -196,13 +196,13 @@ class Loaded:
 
     def __init__(self, method: str, keep: bool, tensors: dict[str, Any]) -> None:
         self.method, self.keep, self.tensors = method, keep, tensors
-        self.count = 0
+        self.names: list[str] = []
         self.reasons: Counter[str] = Counter()
 
     def add(self, name: str, weight: Array | Packed, reason: str | None = None) -> None:
         """A matrix, and why it is decoded though it was to be kept."""
         self.tensors[name] = weight
-        self.count += 1
+        self.names.append(name)
         if self.keep and reason is not None:
             self.reasons[reason] += 1
 
@@ -212,7 +212,14 @@ class Loaded:
         keeps = self.keep and reason is None
         self.add(name, integers.packed(name) if keeps else integers.decoded(), reason)
 
+    def turn(self, reason: str | None) -> None:
+        """Has all matrices, which are decoded, as (in, out); and why they are not kept."""
+        for name in self.names:
+            self.tensors[name] = self.tensors[name].T
+        if reason is not None:
+            self.reasons[reason] += len(self.names)
+
     @property
     def packing(self) -> Packing:
         """What is told of all that was added."""
-        return Packing(self.method, self.count, dict(self.reasons))
+        return Packing(self.method, len(self.names), dict(self.reasons))
