@@ -13,12 +13,15 @@ from luminal.cli.options import Backend, Mode
 
 def command(
     image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A file of any kind.")],
-    model: Annotated[str, typer.Option(help="A YOLO: a folder, a Hugging Face id, or a .onnx.")],
+    model: Annotated[str, typer.Option(help="A YOLO or DETR: a folder, an id, or a .onnx.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Draw the boxes into this image.")
     ] = None,
     confidence: Annotated[float, typer.Option(help="Show what is at least so likely.")] = 0.25,
-    iou: Annotated[float, typer.Option(help="Boxes that overlap more are one thing.")] = 0.7,
+    iou: Annotated[
+        float | None,
+        typer.Option(help="Boxes that overlap more are one thing.", show_default="0.7, of DETR 1"),
+    ] = None,
     mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:

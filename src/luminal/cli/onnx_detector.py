@@ -13,7 +13,7 @@ from luminal.base import dtypes
 from luminal.base.errors import InputError
 from luminal.cli import onnx_inputs
 from luminal.frontend.movement.views import concat
-from luminal.models.detect import Detector, output_best_boxes
+from luminal.models.detect import SquareDetector, output_best_boxes
 from luminal.runtime.executable import Executable
 from luminal.session.graph import Graph, compile
 
@@ -30,7 +30,7 @@ more, and those of tiny models.
 _ROUNDED = 1e-3  # that a score in half precision may be off
 
 
-class OnnxDetector(Detector):
+class OnnxDetector(SquareDetector):
     """A detector of one input, (1, 3, size, size), and one output of a known Layout. Labels are the
     metadata's `names`, numbers where there are none.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ Array = np.ndarray[Any, Any]
 _BILINEAR = 2  # Pillow's number of the filter
 _FILTERS = 5  # the last of these numbers
 MOST_LENGTH = 1 << 18  # of an image that is cropped then
-_MOST_SIDE = 8192  # of what a model takes: more would fill the memory
+MOST_SIDE = 8192  # of what a model takes: more would fill the memory
 _CONVNEXT = "ConvNextImageProcessor", "ConvNextFeatureExtractor"
 _UNCROPPED = 384  # ConvNeXt's: images of at least this size are not cropped
 
@@ -100,8 +101,9 @@ def write_image(path: Path, image: Image) -> None:
 class Preparation:
     """How an image becomes what a model takes: resized, cropped, scaled and normalised.
 
-    `shortest`: the shorter side becomes so long and the other one keeps the ratio; else `size`
-    (height, width), of which None keeps the image's own. `crop` (height, width): of the middle.
+    `shortest`: the shorter side becomes so long and the other one keeps the ratio, unless that is
+    more than `longest`, which it then becomes; else `size` (height, width), of which None keeps the
+    image's own. `crop` (height, width): of the middle.
     """
 
     size: tuple[int, int] | None = None
@@ -111,22 +113,19 @@ class Preparation:
     scale: float = 1 / 255
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    longest: int | None = None
 
     def __call__(self, image: Image) -> Array:
         """(3, height, width) in float32. Raises InputError for an image far longer than wide."""
         if self.shortest is not None:
-            short, long = sorted(image.size)
-            # Cut off and not rounded, as transformers and torchvision do.
-            other = int(self.shortest * long / short)
+            side, other = self._sides(*sorted(image.size))
             if other > MOST_LENGTH:
                 raise InputError(
                     f"images: one of {image.size} pixels is too long: its shorter side becomes "
-                    f"{self.shortest}, the other {other}; give one of at most {MOST_LENGTH}"
+                    f"{side}, the other {other}; give one of at most {MOST_LENGTH}"
                 )
             wide = image.width > image.height
-            image = image.resize(
-                (other, self.shortest) if wide else (self.shortest, other), self.resample
-            )
+            image = image.resize((other, side) if wide else (side, other), self.resample)
         elif self.size is not None:
             # Pillow has the width first.
             image = image.resize((self.size[1], self.size[0]), self.resample)
@@ -137,6 +136,15 @@ class Preparation:
         scaled = (pixels.astype(np.float64) * self.scale).astype(np.float32)
         normal = (scaled - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
         return np.ascontiguousarray(normal.transpose(2, 0, 1))
+
+    def _sides(self, short: int, long: int) -> tuple[int, int]:
+        """What the shorter and the longer side become."""
+        assert self.shortest is not None
+        side: float = self.shortest
+        if self.longest is not None and long / short * side > self.longest:
+            side = self.longest * short / long
+        # The shorter side is rounded, the other one cut off, as transformers and torchvision do.
+        return round(side), int(side * long / short)
 
     @property
     def shape(self) -> tuple[int, int] | None:
@@ -180,12 +188,15 @@ def preparation_of(fields: Fields) -> Preparation:
     cropped = fields.flag("do_center_crop", "crop_size" in fields.values)
     # One integer means both sides or the shorter one: which of them, only the class in the file
     # tells.
-    square = kind.startswith(_SQUARE) or not (cropped or kind in _CONVNEXT)
+    by_short_side = cropped or kind in _CONVNEXT or kind.startswith("Detr")
+    square = kind.startswith(_SQUARE) or not by_short_side
     size: tuple[int, int] | None = None
     crop: tuple[int, int] | None = None
     shortest: int | None = None
+    longest: int | None = None
     if fields.flag("do_resize", True):
         size, shortest = _size(fields, "size", square)
+        longest = _longest(fields) if shortest else None
     if kind in _CONVNEXT and shortest:
         # ConvNeXt's rule: small images are made larger than asked for and cropped, large ones are
         # squeezed into the square.
@@ -205,7 +216,16 @@ def preparation_of(fields: Fields) -> Preparation:
         fields.number("rescale_factor", 1 / 255) if fields.flag("do_rescale", True) else 1.0,
         _channels(fields, "image_mean") if normal else (0.0,) * 3,
         _channels(fields, "image_std", least=1e-6) if normal else (1.0,) * 3,
+        longest,
     )
+
+
+def _longest(fields: Fields) -> int | None:
+    """The most that a longer side becomes; old files have it beside the size."""
+    for key, part in (("longest_edge", fields.values.get("size")), ("max_size", fields.values)):
+        if isinstance(part, Mapping) and part.get(key) is not None:
+            return Fields(part, fields.path, "size").integer(key, most=MOST_SIDE)
+    return None
 
 
 _SQUARE = ("ViT", "DeiT")  # whose integer size is that of both sides, also where they crop
@@ -214,14 +234,14 @@ _SQUARE = ("ViT", "DeiT")  # whose integer size is that of both sides, also wher
 def _size(fields: Fields, key: str, square: bool) -> tuple[tuple[int, int] | None, int | None]:
     """Height and width, or the shorter side; an integer is that of both if `square`."""
     if type(fields.values.get(key)) is int:
-        side = fields.integer(key, most=_MOST_SIDE)
+        side = fields.integer(key, most=MOST_SIDE)
         return ((side, side), None) if square else (None, side)
     section = fields.section(key)
     if "shortest_edge" in section.values:
-        return None, section.integer("shortest_edge", most=_MOST_SIDE)
+        return None, section.integer("shortest_edge", most=MOST_SIDE)
     if not section:
         raise LoadError(f"{fields.path}: no {key} in it")
-    height, width = (section.integer(side, most=_MOST_SIDE) for side in ("height", "width"))
+    height, width = (section.integer(side, most=MOST_SIDE) for side in ("height", "width"))
     return (height, width), None
 
 

@@ -127,7 +127,11 @@ class ConvNet(Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, channels, height, width) to (batch, width)."""
+        return self.features(images).mean((-2, -1))
+
+    def features(self, images: Tensor) -> Tensor:
+        """(batch, channels, height, width) to the last block's output (batch, width, ...)."""
         x = images
         for block in self.blocks:
             x = block(x)
-        return x.mean((-2, -1))
+        return x

@@ -65,26 +65,36 @@ def output_best_boxes(boxes: Tensor, scores: Tensor, iou: float) -> None:
 
 
 class Detector:
-    """What finds things of `labels`; images become squares of `size` pixels."""
+    """What finds things of `labels`; `overlap`: that of two boxes of one thing, by default."""
 
-    def __init__(self, labels: Sequence[str], size: int) -> None:
-        if size % STRIDES[-1]:
-            raise InputError(f"detector: size {size} is no multiple of {STRIDES[-1]}")
-        self.labels, self.size = labels, size
+    overlap = 0.7
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = labels
+
+    def prepared(self, image: Image) -> tuple[Array, Array, Array]:
+        """The pixels (3, height, width) of an image as the model takes it, and how its boxes there
+        become those in the image: less the second array, divided by the third, each (4,).
+        """
+        raise NotImplementedError(f"{type(self).__name__}: write prepared(self, image)")
 
     def candidates(self, pixels: Array, iou: float) -> Mapping[str, Any]:
-        """The boxes in pixels (3, size, size), as `output_best_boxes` names them."""
+        """The boxes in pixels (3, height, width), as `output_best_boxes` names them."""
         raise NotImplementedError(f"{type(self).__name__}: write candidates(self, pixels, iou)")
 
-    def detect(self, image: Picture, confidence: float = 0.25, iou: float = 0.7) -> list[Detection]:
+    def detect(
+        self, image: Picture, confidence: float = 0.25, iou: float | None = None
+    ) -> list[Detection]:
         """Things that are at least so likely, the likeliest first; of two boxes of one class that
-        overlap by more than `iou` the likelier. Raises InputError, LoadError.
+        overlap by more than `iou` the likelier (`overlap` by default). Raises InputError,
+        LoadError.
         """
+        iou = self.overlap if iou is None else iou
         for name, value in (("confidence", confidence), ("iou", iou)):
             if not is_number(value, Real) or not 0 <= value <= 1:
                 raise InputError(f"detect: {name} is {shown(value)}; it must be from 0 to 1")
         picture = opened(image)
-        pixels, scale, corner = squared(picture, self.size)
+        pixels, corner, scale = self.prepared(picture)
         candidates = self.candidates(pixels, iou)
         limits = np.array([*picture.size] * 2)
         detections = []
@@ -92,16 +102,30 @@ class Detector:
             *(candidates[name] for name in ("boxes", "scores", "labels", "kept")), strict=True
         ):
             if kept and score >= confidence:
-                # Back from the square to the picture; a box that reached into the grey border ends
-                # at the picture's edge.
-                corners = np.clip((box - np.array([*corner] * 2)) / scale, 0, limits)
+                # A box that reaches beyond the picture, into a border around it, ends at its edge.
+                corners = np.clip((box - corner) / scale, 0, limits)
                 left, top, right, bottom = corners.tolist()
                 name = self.labels[label]
                 detections.append(Detection(name, float(score), (left, top, right, bottom)))
         return detections
 
 
-class YoloDetector(Detector):
+class SquareDetector(Detector):
+    """A detector for which images become squares of `size` pixels."""
+
+    def __init__(self, labels: Sequence[str], size: int) -> None:
+        super().__init__(labels)
+        if size % STRIDES[-1]:
+            raise InputError(f"detector: size {size} is no multiple of {STRIDES[-1]}")
+        self.size = size
+
+    def prepared(self, image: Image) -> tuple[Array, Array, Array]:
+        """The image in the middle of a grey square; see Detector."""
+        pixels, scale, corner = squared(image, self.size)
+        return pixels, np.array([*corner] * 2), np.full(4, scale)
+
+
+class YoloDetector(SquareDetector):
     """A detector whose model is a loaded YOLO."""
 
     def __init__(

@@ -52,9 +52,12 @@ class MaskedAttention(Module):
         self.v_proj = Linear(hidden, inner, bias, dtype)
         self.o_proj = Linear(inner, hidden, bias if output_bias is None else output_bias, dtype)
 
-    def keys_values(self, x: Tensor) -> KeysValues:
-        """The keys and values of what is attended, (..., k, hidden)."""
-        return KeysValues(self._heads(self.k_proj(x)), self._heads(self.v_proj(x)))
+    def keys_values(self, x: Tensor, places: Tensor | None = None) -> KeysValues:
+        """The keys and values of what is attended, (..., k, hidden); keys know its `places`, which
+        are added to it, and values do not.
+        """
+        placed = x if places is None else x + places
+        return KeysValues(self._heads(self.k_proj(placed)), self._heads(self.v_proj(x)))
 
     def forward(
         self,

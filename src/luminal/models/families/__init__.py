@@ -22,6 +22,7 @@ FAMILIES: Mapping[str, str] = {
     "BertModel": "bert:BERT",
     "CLIPModel": "clip:CLIP",
     "ConvNextForImageClassification": "convolutional:CONVNEXT",
+    "DetrForObjectDetection": "detr:DETR",
     "Dinov2ForImageClassification": "vision:DINOV2_CLASSIFIER",
     "Dinov2Model": "vision:DINOV2",
     "DistilBertForMaskedLM": "bert:DISTILBERT",

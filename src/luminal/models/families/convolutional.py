@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -54,7 +54,8 @@ def _stages(fields: Fields) -> list[tuple[int, int]]:
     return list(zip(widths, depths, strict=True))
 
 
-def _resnet(fields: Fields) -> Iterator[Named]:
+def resnet(fields: Fields) -> Iterator[Named]:
+    """The blocks of a ResNet."""
     act = fields.text("hidden_act", "relu")
     kind = fields.text("layer_type", "bottleneck")
     if kind not in ("basic", "bottleneck"):
@@ -188,6 +189,18 @@ def _mobilenet_v2(fields: Fields) -> Iterator[Named]:
     yield Named(BlockConfig((last,)), ["mobilenet_v2.conv_1x1."])
 
 
+def names_of(blocks: Iterable[Named]) -> Names:
+    """How their weights are named in the files and by a ConvNet called `trunk`."""
+    names = list(_CONV_NAMES)
+    for number, (_, convs, shortcut) in enumerate(blocks):
+        path = f"trunk.blocks.{number}."
+        for part, name in enumerate(convs):
+            names.append((f"^{re.escape(name)}", f"{path}convs.{part}."))
+        if shortcut:
+            names.append((f"^{re.escape(shortcut)}", f"{path}shortcut."))
+    return names
+
+
 def _family(named: Callable[[Fields], Iterator[Named]]) -> Family:
     """A family of networks that are blocks of convolutions."""
 
@@ -196,14 +209,7 @@ def _family(named: Callable[[Fields], Iterator[Named]]) -> Family:
         return Classifier(trunk, trunk.width, len(labels_of(fields)))
 
     def weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
-        names = list(_CONV_NAMES)
-        for number, (_, convs, shortcut) in enumerate(named(fields)):
-            path = f"trunk.blocks.{number}."
-            for part, name in enumerate(convs):
-                names.append((f"^{re.escape(name)}", f"{path}convs.{part}."))
-            if shortcut:
-                names.append((f"^{re.escape(shortcut)}", f"{path}shortcut."))
-        return renamed(tensors, names)
+        return renamed(tensors, names_of(named(fields)))
 
     return Family(model, weights, ImageClassifier.of_folder)
 
@@ -245,5 +251,5 @@ def _convnext_weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str,
     return renamed(tensors, (*halves, *_CONVNEXT_NAMES))
 
 
-RESNET, MOBILENET_V1, MOBILENET_V2 = map(_family, (_resnet, _mobilenet_v1, _mobilenet_v2))
+RESNET, MOBILENET_V1, MOBILENET_V2 = map(_family, (resnet, _mobilenet_v1, _mobilenet_v2))
 CONVNEXT = Family(_convnext, _convnext_weights, ImageClassifier.of_folder)
