@@ -75,7 +75,7 @@ def check_texts(name: str, folder: Path, backend: str, **options: Any) -> None:
     theirs = headed(name, "SequenceClassification", folder, num_labels=3, **options)
     reader = read_family(folder, "fast", backend)
     assert isinstance(reader, TextClassifier)
-    found = reader.logits([reader._prepared(text) for text in TEXTS])
+    found = reader.logits([reader.prepared(text) for text in TEXTS])
     wanted = [theirs_of(folder, text, theirs)[0].logits[0].numpy() for text in TEXTS]
     close_to_greatest(np.stack(found), np.stack(wanted))
     guesses = reader.classify(TEXTS, top=2)
@@ -201,9 +201,9 @@ def test_labels_by_decoders(name: str, tmp_path: Path) -> None:
     theirs.save_pretrained(tmp_path)
     with_pair_tokenizer(tmp_path)
     reader = lm.models.load(tmp_path, backend="reference")
-    found = reader.logits([reader._prepared(text) for text in TEXTS])
+    found = reader.logits([reader.prepared(text) for text in TEXTS])
     for text, logits in zip(TEXTS, found, strict=True):
-        ids = reader._prepared(text).ids
+        ids = reader.prepared(text).ids
         with torch.no_grad():
             close_to_greatest(logits, theirs(torch.tensor([ids])).logits[0].numpy())
 

@@ -74,6 +74,22 @@ FORM: Tree = {
     "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 }
 VECTORS: Tree = {"input": ["one", "two"], "encoding_format": "float", "dimensions": None}
+RESPONSE: Tree = {
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "Once"}]},
+        {"type": "function_call", "call_id": "c", "name": "note", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "done"},
+    ],
+    "instructions": "Be kind.",
+    "max_output_tokens": 3,
+    "temperature": 0.5,
+    "top_p": 0.9,
+    "stream": True,
+    "tools": [{"type": "function"} | FUNCTION],
+    "tool_choice": "auto",
+    "text": {"format": {"type": "text"}},
+    "metadata": {"a": "b"},
+}
 GOOD: tuple[tuple[str, Tree], ...] = (
     ("/v1/completions", COMPLETION),
     ("/v1/completions", {"prompt": "Once", "max_tokens": 2, "stream": True}),
@@ -81,6 +97,7 @@ GOOD: tuple[tuple[str, Tree], ...] = (
     ("/v1/chat/completions", CHAT | TOOLS),
     ("/v1/chat/completions", CHAT | FORM),
     ("/v1/embeddings", VECTORS),
+    ("/v1/responses", RESPONSE),
 )
 
 

@@ -138,7 +138,7 @@ class TextClassifier(TextReader):
         are cut. Raises InputError.
         """
         checked_count("top", top, 1)
-        rows = self.logits([self._prepared(text) for text in _listed("classify", texts)])
+        rows = self.logits([self.prepared(text) for text in _listed("classify", texts)])
         return [likeliest(row, self.labels, top, self.independent) for row in rows]
 
     def rerank(
@@ -160,16 +160,21 @@ class TextClassifier(TextReader):
         pairs = [
             self.prepare("rerank", query, document)[0] for document in _listed("rerank", documents)
         ]
-        logits = np.array([row[0] for row in self.logits(pairs)], np.float64)
-        scores = logits if self.raw_scores else np.exp(-np.logaddexp(0, -logits))
-        order = np.argsort(-scores, kind="stable")[:top]
+        return self.ranked([row[0] for row in self.logits(pairs)])[:top]
+
+    def ranked(self, logits: Sequence[float]) -> list[Relevance]:
+        """The order by a logit for each document, the best first."""
+        wide = np.array(logits, np.float64)
+        scores = wide if self.raw_scores else np.exp(-np.logaddexp(0, -wide))
+        order = np.argsort(-scores, kind="stable")
         return [Relevance(int(number), float(scores[number])) for number in order]
 
-    def _prepared(self, text: Text) -> Prepared:
+    def prepared(self, text: Text, what: str = "classify") -> Prepared:
+        """A text, or two, as the model reads it. Raises InputError, which names `what`."""
         match text:
             case (first, str(second)):
-                return self.prepare("classify", first, second)[0]
-        return self.prepare("classify", text)[0]
+                return self.prepare(what, first, second)[0]
+        return self.prepare(what, text)[0]
 
 
 class TokenClassifier(TextReader):

@@ -3,83 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from luminal.loaders.shown import shown
 from luminal.loaders.token_bytes import TokenTexts
 from luminal.loaders.tokenizer import StreamDecoder
 from luminal.serve import orders
+from luminal.serve.application import Application, json_answer
 from luminal.serve.desk import Desk
 from luminal.serve.engine import Event, Job
-from luminal.serve.errors import ApiError, too_large
-from luminal.serve.front import Front
+from luminal.serve.errors import RESPONSES, ApiError
 from luminal.serve.metrics import Metrics
 from luminal.serve.orders import Limits, Order
-from luminal.serve.reading import check_model
-from luminal.serve.replies import Chats, Choice, Completions, in_pieces, to_json, usage
+from luminal.serve.readers import Reading, ReadingApp
+from luminal.serve.replies import Chats, Choice, Completions, Replies, in_pieces, usage
+from luminal.serve.responses_replies import Responses
 from luminal.serve.served import Score, Served
-from luminal.serve.work import Feed, Replies, Stream, Work, ended, gone, late
+from luminal.serve.vectors import listed
+from luminal.serve.work import Feed, Stream, Work, ended, gone
 
 PAGE = Path(__file__).parent / "page" / "index.html"
 GRACE_SECONDS = 5.0  # that a client may read later than its texts must end
 
 
 def make_app(
-    served: Served, limits: Limits, keys: Sequence[str] = (), origins: Sequence[str] = ()
+    served: Served | Reading,
+    limits: Limits,
+    keys: Sequence[str] = (),
+    origins: Sequence[str] = (),
 ) -> ASGIApp:
     """The application; its engine starts and ends with it. `keys`, `origins`: see Front."""
+    if isinstance(served, Reading):
+        return ReadingApp(served, limits, keys, origins).app
     return Api(served, limits, keys, origins).app
 
 
-class Api:
+class Api(Application):
     """Handlers, and the events of the texts that are being written."""
 
     def __init__(
         self, served: Served, limits: Limits, keys: Sequence[str], origins: Sequence[str]
     ) -> None:
-        self.served, self.limits = served, limits
-        self.metrics = Metrics(served.engine)
+        self.served = served
         self._desk = Desk(served, limits)
         self._feeds: dict[Job, Feed] = {}
         self._vectors = 0
         self._writer = ThreadPoolExecutor(1, "luminal-writer")  # of long answers, one at a time
         routes = [
-            Route("/", self.page),
-            Route("/health", self.health),
-            Route("/metrics", self.numbers),
-            Route("/v1/models", self.models),
-            Route("/v1/models/{name:path}", self.model),
             Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/v1/embeddings", self.embeddings, methods=["POST"]),
+            Route(RESPONSES, self.responses, methods=["POST"]),
         ]
-        handlers: Any = {
-            ApiError: _refused,
-            HTTPException: _no_such_path,
-            ClientDisconnect: _went,
-            Exception: _failed,
-        }
-        inner = Starlette(routes=routes, lifespan=self._life, exception_handlers=handlers)
-        # The address of a redirect would be made of the Host header, which behind a proxy need not
-        # be where the client came from.
-        inner.router.redirect_slashes = False
-        self.app = Front(inner, keys, origins, self.metrics)
+        super().__init__(served.name, limits, Metrics(served.engine), routes, keys, origins)
 
     @contextlib.asynccontextmanager
     async def _life(self, _: Starlette) -> AsyncIterator[None]:
@@ -116,29 +104,15 @@ class Api:
             headers={"content-security-policy": policy + "connect-src 'self'"},
         )
 
-    async def health(self, _: Request) -> Response:
+    @property
+    def works(self) -> bool:
         """Whether texts can be written."""
-        works = self.served.engine.works
-        # Load balancers look at the status alone, so a server whose engine has died must not answer
-        # 200.
-        return _json({"status": "ok" if works else "failed"}, 200 if works else 503)
+        return self.served.engine.works
 
-    async def numbers(self, _: Request) -> Response:
-        """Answers with Prometheus's metrics."""
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    async def models(self, _: Request) -> Response:
-        """Answers with the one model."""
-        return _json({"object": "list", "data": [self._about()]})
-
-    async def model(self, request: Request) -> Response:
-        """The model of a name."""
-        check_model(request.path_params["name"], self.served.name)
-        return _json(self._about())
-
-    def _about(self) -> dict[str, Any]:
-        about = {"id": self.served.name, "object": "model", "created": 0, "owned_by": "luminal"}
-        return about | {"context_length": self.served.context}
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is told of the model."""
+        return super().about | {"context_length": self.served.context}
 
     # --- texts
 
@@ -152,27 +126,16 @@ class Api:
             request, lambda order: Chats(*self._of(order), order.tools, order.calls)
         )
 
+    async def responses(self, request: Request) -> Response:
+        """Answers a POST to /v1/responses."""
+        created = int(time.time())
+        return await self._written(
+            request, lambda order: Responses(self.served.name, created, order)
+        )
+
     def _of(self, order: Order) -> tuple[str, int, TokenTexts, bool]:
         """What both kinds of answers have."""
         return self.served.name, int(time.time()), self.served.texts, order.usage_in_stream
-
-    async def _body(self, request: Request) -> bytes:
-        """A request of at most so many bytes. Raises ApiError at once where it says it has more."""
-        most, got = self.limits.body, bytearray()
-        coding = request.headers.get("content-encoding", "identity")
-        if coding.lower() != "identity":
-            raise ApiError(
-                415,
-                f"Content-Encoding: {shown(coding)} is not understood; send the body as it is",
-                code="unsupported_encoding",
-            )
-        if int(request.headers.get("content-length", 0)) > most:  # h11 lets digits pass only
-            raise too_large(most)
-        async for part in request.stream():
-            got += part
-            if len(got) > most:
-                raise too_large(most)
-        return bytes(got)
 
     async def _written(self, request: Request, form: Callable[[Order], Replies]) -> Response:
         """The answer to a request for texts; the clock runs from here to its end."""
@@ -192,14 +155,6 @@ class Api:
             # From here on the answer owns what the request took, to the end of a stream.
             work.stack = stack.pop_all()
         return await self._answered(request, work, form(order))
-
-    @contextlib.contextmanager
-    def _clock(self) -> Iterator[None]:
-        """Says that the time of a request is over."""
-        try:
-            yield
-        except TimeoutError:
-            raise late(self.limits.seconds) from None
 
     async def _told(self, order: Order) -> list[list[Score]]:
         """The scores of each prompt that is told with its text."""
@@ -273,7 +228,7 @@ class Api:
                 left.cancel()
                 whole.cancel()
         if order.logprobs is None:
-            return _json(replies.whole(choices, usage(order.prompts, choices)))
+            return json_answer(replies.whole(choices, usage(order.prompts, choices)))
         loop = asyncio.get_running_loop()
         # Log-probabilities make answers of MiB. Written in the event loop, one of them would hold
         # up every stream.
@@ -330,45 +285,4 @@ class Api:
             self._vectors -= len(prompts)
         count = sum(map(len, prompts))
         self.metrics.prompt_tokens.inc(count)
-        data = [
-            {"object": "embedding", "index": number, "embedding": _encoded(vector, form)}
-            for number, vector in enumerate(vectors)
-        ]
-        about = {"object": "list", "data": data, "model": self.served.name}
-        return _json(about | {"usage": {"prompt_tokens": count, "total_tokens": count}})
-
-
-def _encoded(vector: np.ndarray[Any, Any], form: str) -> Any:
-    if form == "base64":
-        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
-    return vector.tolist()
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(to_json(value), status, media_type="application/json")
-
-
-# --- errors
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    answer = _json(error.body(), error.status)
-    answer.headers.update(error.headers)
-    return answer
-
-
-async def _no_such_path(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"{request.method} {shown(request.scope['path'])}: {error.detail}"
-    answer = await _refused(request, ApiError(error.status_code, message))
-    answer.headers.update(error.headers or {})
-    return answer
-
-
-async def _went(_: Request, error: Exception) -> Response:
-    return Response(status_code=499)  # the client, before its request was there
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    return await _refused(request, ApiError(500, "The server failed; its log says more"))
+        return json_answer(listed(vectors, form, self.served.name, count))

@@ -39,7 +39,7 @@ def _message(message: Fields) -> dict[str, Any]:
     else:
         entry["content"] = ""
     if calls:
-        entry["tool_calls"] = [_call(call) for call in calls]
+        entry["tool_calls"] = [call_of(call) for call in calls]
     for name in ("name", "tool_call_id"):
         value = message.text(name)
         if value is not None:
@@ -58,7 +58,7 @@ def _part(part: Fields) -> str:
     return text
 
 
-def _call(call: Fields) -> dict[str, Any]:
+def call_of(call: Fields) -> dict[str, Any]:
     """A call of a function that the assistant made earlier."""
     function = call.object("function") or object_of(None, call.name("function"))
     name, arguments = function.text("name"), function.text("arguments")
@@ -69,10 +69,10 @@ def _call(call: Fields) -> dict[str, Any]:
     call.ignore("index")
     call.end()
     function.end()
-    return entry | {"function": {"name": name, "arguments": _arguments(arguments)}}
+    return entry | {"function": {"name": name, "arguments": arguments_of(arguments)}}
 
 
-def _arguments(text: str) -> Any:
+def arguments_of(text: str) -> Any:
     """The object that a call was made with, as templates read it; a text that is none as it is."""
     try:
         value = decoded(text)

@@ -6,6 +6,10 @@ from typing import Any
 
 from luminal.base.errors import LuminalError
 
+OLLAMA, RESPONSES = "/api/", "/v1/responses"
+LLAMA_CPP = frozenset(("/completion", "/tokenize", "/detokenize", "/props"))
+"""Paths of other servers, whose clients read errors of another form."""
+
 
 class ApiError(LuminalError):
     """An answer that is no success. `param`: the field at fault; `code`: a name programs read."""
@@ -34,8 +38,12 @@ class ApiError(LuminalError):
         # Clients of OpenAI's API wait for as long as that says, and try at once without it.
         return {"retry-after": "1"} if self.status in (429, 503) else {}
 
-    def body(self) -> dict[str, Any]:
-        """The JSON object of the answer."""
+    def body(self, path: str = "") -> dict[str, Any]:
+        """The JSON object of the answer, in the form of the API that a path is of."""
+        if path.startswith(OLLAMA):
+            return {"error": self.message}
+        if path in LLAMA_CPP:
+            return {"error": {"code": self.status, "message": self.message, "type": self.kind}}
         return {
             "error": {
                 "message": self.message,

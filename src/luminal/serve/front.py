@@ -22,7 +22,10 @@ LOG = logging.getLogger("luminal.serve")
 ACCESS = logging.getLogger("luminal.serve.access")
 PATHS = frozenset(
     ("/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions",
-     "/v1/embeddings")
+     "/v1/embeddings", "/v1/responses", "/v1/rerank", "/rerank", "/v2/rerank", "/classify",
+     "/v1/audio/transcriptions", "/v1/audio/translations", "/completion", "/tokenize",
+     "/detokenize", "/props", "/api/generate", "/api/chat", "/api/tags", "/api/embed",
+     "/api/show", "/api/version")
 )  # fmt: skip
 """What metrics tell apart: a client could make up any number of others."""
 
@@ -84,7 +87,7 @@ class Front:
         try:
             self._check_key(scope["path"], dict(scope["headers"]).get(b"authorization", b""))
         except ApiError as error:
-            await send_error(send, error)
+            await send_error(send, error, scope["path"])
             return
         await self._app(scope, receive, send)
 
@@ -120,9 +123,9 @@ class Front:
         ACCESS.info(json.dumps(line | noted))
 
 
-async def send_error(send: Send, error: ApiError) -> None:
-    """Answers with an error."""
-    body = to_json(error.body())
+async def send_error(send: Send, error: ApiError, path: str = "") -> None:
+    """Answers with an error, in the form that clients of a path read."""
+    body = to_json(error.body(path))
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

@@ -33,7 +33,7 @@ from luminal.serve.forward import fetched, forwarded
 from luminal.serve.front import send_error
 from luminal.serve.last_words import handed_on, reason_of
 from luminal.serve.rank_process import REFUSED, Settings
-from luminal.serve.replies import to_json
+from luminal.serve.replies import failed_stream, to_json
 from luminal.serve.server import Server, listen, make_server
 from luminal.serve.work import ended
 from luminal_rank import die_with_parent
@@ -177,12 +177,12 @@ class Groups:
         group = self._chosen()
         if self.draining or group is None:
             refusal = ended() if self.draining else _none()
-            await send_error(send, refusal)
+            await send_error(send, refusal, scope["path"])
             return
         assert group.port is not None
         group.open += 1
         died = group.died
-        begun = _Begun(send)
+        begun = _Begun(send, scope["path"])
         try:
             await forwarded(group.port, scope, receive, begun)
         except asyncio.CancelledError:
@@ -343,8 +343,8 @@ class DrainingServer(Server):
 class _Begun:
     """Sends an answer on, and knows how far it is, should it have to end with an error."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, path: str) -> None:
+        self._send, self._path = send, path
         self._status = 0
         self._streams = self._done = False
 
@@ -352,7 +352,7 @@ class _Begun:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             kind = dict(message["headers"]).get(b"content-type", b"")
-            self._streams = kind.startswith(b"text/event-stream")
+            self._streams = kind.startswith((b"text/event-stream", b"application/x-ndjson"))
         else:
             self._done = not message.get("more_body", False)
         await self._send(message)
@@ -364,11 +364,11 @@ class _Begun:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(TOLD_SECONDS):
                 if not self._status:
-                    await send_error(self._send, error)
+                    await send_error(self._send, error, self._path)
                     return
                 if not self._streams:
                     raise error  # the connection ends in the middle of the answer
-                lines = b"data: " + to_json(error.body()) + b"\n\ndata: [DONE]\n\n"
+                lines = failed_stream(self._path, error)
                 await self._send({"type": "http.response.body", "body": lines})
 
 

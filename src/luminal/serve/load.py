@@ -8,11 +8,14 @@ from luminal.base.dtypes import DType, bfloat16, dtype_of, float32
 from luminal.base.errors import DTypeError, InputError
 from luminal.models import generate
 from luminal.models.decoder import Decoder
+from luminal.models.embed import TextEncoder
 from luminal.models.speculative import PromptLookup
+from luminal.models.text_reader import TextClassifier
 from luminal.nn.cache import KVCache
 from luminal.serve.drafts import check_vocabulary
 from luminal.serve.engine import EngineOptions
 from luminal.serve.ranks import ALONE, Ranks
+from luminal.serve.readers import Reading
 from luminal.serve.served import Served
 
 CACHE_BYTES = 1 << 30
@@ -36,7 +39,7 @@ def load(
     cache_dtype: Any = None,
     adapter: str | None = None,
     ranks: Ranks = ALONE,
-) -> Served:
+) -> Served | Reading:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
@@ -58,8 +61,11 @@ def load(
         ahead=ranks.have_all,
         adapter=adapter,
     )
+    called = name or path.rstrip("/").rsplit("/", 1)[-1]
+    if isinstance(loaded, TextEncoder | TextClassifier):
+        return _reading(called, loaded, ranks, template=template, draft=draft, cache=cache)
     if not isinstance(loaded, generate.LanguageModel):
-        raise InputError(f"serve: {path} is no language model of the kind that is served")
+        raise InputError(f"serve: {path} is a {type(loaded).__name__}, which is not served")
     if template is not None:
         loaded.use_template(template)
     ranks.cut(loaded.model)
@@ -74,7 +80,22 @@ def load(
     options = EngineOptions(
         rows, chunk, size, -(-cache // size) * size, loaded.backend, dtype, ranks
     )
-    return Served(name or path.rstrip("/").rsplit("/", 1)[-1], loaded, options, proposes)
+    return Served(called, loaded, options, proposes)
+
+
+def _reading(
+    name: str, model: TextEncoder | TextClassifier, ranks: Ranks, **options: Any
+) -> Reading:
+    """A model that writes no text, compiled. Raises InputError for options of those that do."""
+    if not ranks.is_first or ranks is not ALONE:
+        raise InputError(f"serve: {name} is a {type(model).__name__}, which one rank runs alone")
+    for option, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"serve: --{option} is for language models; {name} is a {type(model).__name__}"
+            )
+    model.compile()
+    return Reading(name, model)
 
 
 def _draft(path: str, loaded: generate.LanguageModel) -> Decoder | PromptLookup:

@@ -45,9 +45,10 @@ class _Load:
 class Metrics:
     """A server's counters and histograms."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine | None = None) -> None:
         self._registry = registry = CollectorRegistry()
-        registry.register(_Load(engine))
+        if engine is not None:
+            registry.register(_Load(engine))
         self.requests = Counter(
             "luminal_requests", "Answers", ("path", "status"), registry=registry
         )

@@ -7,8 +7,8 @@ https://platform.openai.com/docs/api-reference has the fields. `top_k`, `min_p` 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any, NamedTuple, Protocol
 
 from luminal.base.records import dataclass
@@ -68,6 +68,8 @@ class Order:
     """Whether the prompt is given before the text, with its log-probabilities."""
     calls: int | None = None
     """Of so many of its calls a text is told; None: of all."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What the answer says of the request, where its form has that."""
 
     def sampling_of(self, number: int) -> Sampling:
         """How text `number` of all chooses."""
@@ -106,7 +108,7 @@ def completion(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     if body.get("suffix"):
         raise refused("suffix", "it is not supported; leave it out")
     echo = body.flag("echo")
-    order = _order(
+    order = order_of(
         body,
         words,
         limits,
@@ -132,7 +134,7 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     tools = tools_of(body)
     schema, names = form_of(body, tools)
     ids = words.encode_chat(messages, tools)
-    order = _order(
+    order = order_of(
         body,
         words,
         limits,
@@ -171,7 +173,7 @@ def embeddings(body: Fields, words: Vocabulary, limits: Limits) -> Vectors:
     return Vectors(prompts, form)
 
 
-def _order(body: Fields, words: Vocabulary, limits: Limits, **specific: Any) -> Order:
+def order_of(body: Fields, words: Vocabulary, limits: Limits, **specific: Any) -> Order:
     """What both kinds of requests have, and what one kind has, the `specific`."""
     prompts = specific["prompts"]
     if len(prompts) * specific["count"] > limits.texts:
@@ -200,13 +202,10 @@ def _order(body: Fields, words: Vocabulary, limits: Limits, **specific: Any) -> 
         options.end()
     body.ignore("model", "user", "metadata", "store", "service_tier", "safety_identifier")
     body.ignore("prompt_cache_key", "prompt_cache_retention")
-    return Order(
-        sampling=_sampling(body, words),
-        stops=_stops(body.get("stop")),
-        stream=stream,
-        usage_in_stream=usage,
-        **specific,
-    )
+    common: dict[str, Any] = {"stream": stream, "usage_in_stream": usage}
+    if "sampling" not in specific:
+        common |= {"sampling": sampling_of(body, words), "stops": stops_of(body.get("stop"))}
+    return Order(**common, **specific)
 
 
 def _prompts(value: Any, words: Vocabulary, name: str = "prompt") -> tuple[tuple[int, ...], ...]:
@@ -236,7 +235,7 @@ def _prompt(value: Any, words: Vocabulary, name: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _stops(value: Any) -> tuple[str, ...]:
+def stops_of(value: Any) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else [] if value is None else value
     fine = isinstance(texts, list) and len(texts) <= MOST_STOPS
     if not fine or not all(isinstance(text, str) and text for text in texts):
@@ -249,7 +248,7 @@ def _stops(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _sampling(body: Fields, words: Vocabulary) -> Sampling:
+def sampling_of(body: Fields, words: Vocabulary) -> Sampling:
     top_k = body.integer("top_k", -1, words.vocab_size)
     bias, seed = body.object("logit_bias"), body.integer("seed", -(2**63), 2**63 - 1)
     return Sampling(

@@ -7,9 +7,10 @@ from typing import Any
 
 from luminal.loaders.shown import shown
 from luminal.serve import orders
-from luminal.serve.errors import ApiError
+from luminal.serve.errors import RESPONSES, ApiError
 from luminal.serve.fields import Fields, parse
 from luminal.serve.orders import Limits, Order
+from luminal.serve.responses_order import responses
 from luminal.serve.words import Words
 
 Asked = Order | orders.Vectors
@@ -17,6 +18,7 @@ READERS: Mapping[str, Callable[[Fields, Words, Limits], Asked]] = {
     "/v1/completions": orders.completion,
     "/v1/chat/completions": orders.chat,
     "/v1/embeddings": orders.embeddings,
+    RESPONSES: responses,
 }
 
 

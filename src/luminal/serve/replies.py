@@ -13,6 +13,7 @@ from luminal.loaders.token_bytes import TokenTexts
 from luminal.loaders.tokenizer import StreamDecoder
 from luminal.models.text import Ranked
 from luminal.serve.engine import Event, Job
+from luminal.serve.errors import OLLAMA, RESPONSES, ApiError
 from luminal.serve.tool_calls import calls_in
 
 
@@ -77,8 +78,45 @@ def usage(prompts: Sequence[Sequence[int]], choices: Sequence[Choice]) -> dict[s
     }
 
 
+class Replies:
+    """How one endpoint tells of texts: `whole`, or what a stream has at its `begin`, for each
+    event, and at its end. Here is what OpenAI's streams have in common: server-sent events.
+    """
+
+    __slots__ = ()
+    path = ""
+    """Where such answers are given."""
+    media = "text/event-stream; charset=utf-8"
+    last = b"data: [DONE]\n\n"
+    """What a stream ends with."""
+
+    def whole(self, choices: Sequence[Choice], used: dict[str, Any]) -> dict[str, Any]:
+        """The answer that is no stream."""
+        raise NotImplementedError
+
+    def begin(self, choice: Choice) -> list[dict[str, Any]]:
+        """Chunks before the first event."""
+        raise NotImplementedError
+
+    def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
+        """The chunks of an event, the text of whose token begins at `offset`."""
+        raise NotImplementedError
+
+    def end(self, used: dict[str, Any]) -> list[dict[str, Any]]:
+        """The last chunks, after all texts have ended."""
+        raise NotImplementedError
+
+    def failed(self, error: ApiError) -> bytes:
+        """The end of a stream that tells of an error."""
+        return failed_stream(self.path, error)
+
+    def line(self, chunk: dict[str, Any]) -> bytes:
+        """A chunk as it is sent."""
+        return b"data: " + to_json(chunk) + b"\n\n"
+
+
 @dataclass(frozen=True, slots=True)
-class Completions:
+class Completions(Replies):
     """The form of `/v1/completions`. `uses`: chunks say that they do not tell the use of tokens."""
 
     model: str
@@ -111,9 +149,9 @@ class Completions:
         reply = self._object([self._choice(choice, event.piece, event.reason, logprobs)])
         return [reply | _no_usage(self.uses)]
 
-    def end(self, used: dict[str, Any]) -> dict[str, Any]:
+    def end(self, used: dict[str, Any]) -> list[dict[str, Any]]:
         """The last chunk, where the use of tokens is asked for."""
-        return self._object([]) | {"usage": used}
+        return [self._object([]) | {"usage": used}] if self.uses else []
 
     def _object(self, choices: list[Any]) -> dict[str, Any]:
         about = {"id": self.id, "object": "text_completion", "created": self.created}
@@ -157,7 +195,7 @@ def _no_usage(uses: bool) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Chats:
+class Chats(Replies):
     """The form of `/v1/chat/completions`.
 
     `tools`: the functions that a text may call; of so many `calls` it tells (None: of all).
@@ -205,9 +243,9 @@ class Chats:
         logprobs = self._logprobs(choice.events)
         return [self._chunk(choice, delta, None, logprobs), self._chunk(choice, {}, reason)]
 
-    def end(self, used: dict[str, Any]) -> dict[str, Any]:
+    def end(self, used: dict[str, Any]) -> list[dict[str, Any]]:
         """The last chunk, where the use of tokens is asked for."""
-        return self._object("chat.completion.chunk", []) | {"usage": used}
+        return [self._object("chat.completion.chunk", []) | {"usage": used}] if self.uses else []
 
     def _object(self, kind: str, choices: list[Any]) -> dict[str, Any]:
         about = {"id": self.id, "object": kind, "created": self.created}
@@ -250,6 +288,16 @@ class Chats:
         assert token is not None
         text, raw, _ = self.texts[token]
         return {"token": text, "logprob": logprob, "bytes": [*raw]}
+
+
+def failed_stream(path: str, error: ApiError) -> bytes:
+    """How a stream of a path ends with an error."""
+    if path.startswith(OLLAMA):
+        return to_json(error.body(path)) + b"\n"
+    if path == RESPONSES:
+        told = {"type": "error", "code": error.code, "message": error.message}
+        return b"event: error\ndata: " + to_json(told | {"param": error.param}) + b"\n\n"
+    return b"data: " + to_json(error.body(path)) + b"\n\n" + Replies.last
 
 
 DEPTH = 5  # of a token in an answer: choices, a choice, logprobs, its list, the token

@@ -30,12 +30,16 @@ class Schema:
         return next(iter(self.parts)) if len(self.parts) == 1 else "tools"
 
 
-def tools_of(body: Fields) -> list[dict[str, Any]]:
-    """Functions that the text may call, as chat templates read them."""
+def tools_of(body: Fields, flat: bool = False) -> list[dict[str, Any]]:
+    """Functions that the text may call, as chat templates read them. `flat`: each is an object with
+    the function's fields, as in `/v1/responses`, else they are those of its field `function`.
+    """
     tools = []
     for tool in body.objects("tools", MOST_TOOLS):
         tool.choice("type", ("function",), "function")
-        function = tool.object("function") or object_of(None, tool.name("function"))
+        function = tool
+        if not flat:
+            function = tool.object("function") or object_of(None, tool.name("function"))
         name, description = function.text("name"), function.text("description")
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
         if not name:
@@ -51,13 +55,18 @@ def tools_of(body: Fields) -> list[dict[str, Any]]:
     return tools
 
 
-def form_of(body: Fields, tools: list[dict[str, Any]]) -> tuple[Schema | None, tuple[str, ...]]:
-    """The schema that all of the text obeys, if there is one, and the functions it may call."""
+def form_of(
+    body: Fields, tools: list[dict[str, Any]], flat: bool = False
+) -> tuple[Schema | None, tuple[str, ...]]:
+    """The schema that all of the text obeys, if there is one, and the functions it may call.
+
+    `flat`: fields lie as in `/v1/responses`, see `tools_of`.
+    """
     names = tuple(tool["function"]["name"] for tool in tools)
     choice = body.get("tool_choice")
-    schema = _response_schema(body)
+    field, schema = _text_format(body) if flat else ("response_format", _response_schema(body))
     if isinstance(choice, dict):
-        names = (_chosen(object_of(choice, "tool_choice"), names),)
+        names = (_chosen(object_of(choice, "tool_choice"), names, flat),)
     else:
         words = ("none", "auto", "required")
         choice = body.choice("tool_choice", words, "auto" if tools else "none")
@@ -66,10 +75,36 @@ def form_of(body: Fields, tools: list[dict[str, Any]]) -> tuple[Schema | None, t
     if not tools:
         raise refused("tool_choice", "a call is required, but there are no tools")
     if schema is not None:
-        raise refused(
-            "response_format", "all of the text is a required call; leave one of them out"
-        )
-    return call_schema(tools, names), names
+        raise refused(field, "all of the text is a required call; leave one of them out")
+    return call_schema(tools, names, flat), names
+
+
+def schema_of(field: str, schema: Any) -> Schema:
+    """What a field asks all of a text to obey. Raises ApiError for one that is too large."""
+    text = _text(field, schema)
+    return Schema(text, {field: text})
+
+
+def _text_format(body: Fields) -> tuple[str, Schema | None]:
+    """What the field `text` of `/v1/responses` asks for."""
+    text = body.object("text")
+    form = None if text is None else text.object("format")
+    field = "text.format"
+    schema: Any = None
+    if form is not None:
+        form.needed("type")
+        kind = form.choice("type", ("text", "json_object", "json_schema"), "")
+        schema = {"type": "object"} if kind == "json_object" else None
+        if kind == "json_schema":
+            schema = form.get("schema")
+            if not isinstance(schema, dict):
+                raise refused("text.format.schema", f"{shown(schema)} is no schema")
+            form.ignore("name", "description", "strict")
+        form.end()
+    if text is not None:
+        text.ignore("verbosity")
+        text.end()
+    return field, None if schema is None else schema_of(field, schema)
 
 
 def _text(field: str, schema: Any) -> str:
@@ -83,10 +118,12 @@ def _text(field: str, schema: Any) -> str:
     return text
 
 
-def _chosen(choice: Fields, names: Sequence[str]) -> str:
+def _chosen(choice: Fields, names: Sequence[str], flat: bool) -> str:
     """The function that must be called."""
     choice.choice("type", ("function",), "function")
-    function = choice.object("function") or object_of(None, choice.name("function"))
+    function = choice
+    if not flat:
+        function = choice.object("function") or object_of(None, choice.name("function"))
     name = function.text("name")
     if name not in names:
         raise refused("tool_choice", f"{shown(name)} is none of the tools")
@@ -95,7 +132,7 @@ def _chosen(choice: Fields, names: Sequence[str]) -> str:
     return str(name)
 
 
-def call_schema(tools: list[dict[str, Any]], names: Sequence[str]) -> Schema:
+def call_schema(tools: list[dict[str, Any]], names: Sequence[str], flat: bool = False) -> Schema:
     """A call of one of these functions, as `{"name": ..., "arguments": {...}}`."""
     parts: dict[str, str] = {}
     calls: list[Any] = []
@@ -104,7 +141,7 @@ def call_schema(tools: list[dict[str, Any]], names: Sequence[str]) -> Schema:
     several = sum(tool["function"]["name"] in names for tool in tools) > 1
     for number, function in enumerate(tool["function"] for tool in tools):
         if function["name"] in names:
-            field = f"tools[{number}].function.parameters"
+            field = f"tools[{number}]{'' if flat else '.function'}.parameters"
             parts[field] = _text(field, function["parameters"])
             place = (f"#/anyOf/{len(calls)}" if several else "#") + "/properties/arguments"
             arguments = _moved(function["parameters"], place)
@@ -152,5 +189,4 @@ def _response_schema(body: Fields) -> Schema | None:
     form.end()
     if schema is None:
         return None
-    text = _text("response_format", schema)
-    return Schema(text, {"response_format": text})
+    return schema_of("response_format", schema)

@@ -15,14 +15,13 @@ from starlette.types import Receive, Scope, Send
 from luminal.serve.engine import Event
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.orders import Order
-from luminal.serve.replies import Chats, Choice, Completions, to_json, usage
+from luminal.serve.replies import Choice, Replies, usage
 
 if TYPE_CHECKING:
     from luminal.serve.app import Api
 
 WRITES = 2500  # a second, by all streams: each costs about what a token of a small model does
 SHORT = 0.002  # seconds; no less is waited for more tokens
-Replies = Completions | Chats
 Feed = asyncio.Queue[Event | None]
 """Events of a request's texts; None: its time is over."""
 
@@ -144,7 +143,7 @@ class Stream(Response):
             except asyncio.CancelledError:  # the server ends before the text does
                 sent.cancel()
                 await asyncio.wait((sent,))
-                data = _lines([ended().body()]) + b"data: [DONE]\n\n"
+                data = self._replies.failed(ended())
                 with contextlib.suppress(TimeoutError, OSError):
                     async with asyncio.timeout(1):
                         await send({"type": "http.response.body", "body": data})
@@ -155,29 +154,28 @@ class Stream(Response):
 
     async def _send(self, send: Send) -> None:
         headers = [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"content-type", self._replies.media.encode()),
             (b"cache-control", b"no-cache"),
         ]
         with contextlib.suppress(OSError):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             async for data in self._data():
                 await send({"type": "http.response.body", "body": data, "more_body": True})
-            await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+            await send({"type": "http.response.body", "body": b""})
 
     async def _data(self) -> AsyncIterator[bytes]:
         replies, work = self._replies, self._work
-        yield _lines([chunk for choice in work.choices for chunk in replies.begin(choice)])
+        yield self._lines([chunk for choice in work.choices for chunk in replies.begin(choice)])
         try:
             async for events in work.events():
-                yield _lines([chunk for event in events for chunk in replies.chunks(*event)])
-            if work.order.usage_in_stream:
-                yield _lines([replies.end(usage(work.order.prompts, work.choices))])
+                yield self._lines([chunk for event in events for chunk in replies.chunks(*event)])
+            last = replies.end(usage(work.order.prompts, work.choices))
+            yield self._lines(last) + replies.last
         except ApiError as error:
-            yield _lines([error.body()])
+            yield replies.failed(error)
 
-
-def _lines(chunks: Sequence[Any]) -> bytes:
-    return b"".join(b"data: " + to_json(chunk) + b"\n\n" for chunk in chunks)
+    def _lines(self, chunks: Sequence[dict[str, Any]]) -> bytes:
+        return b"".join(map(self._replies.line, chunks))
 
 
 async def gone(receive: Callable[[], Awaitable[Any]]) -> None:

@@ -1,0 +1,234 @@
+"""A server of a model that reads and writes no text: vectors, an order of documents, labels.
+
+The model runs in a thread of its own, a few texts at a time: a request of many lets others in
+between, so none waits for longer than one run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
+from luminal.loaders.shown import shown
+from luminal.models.embed import TextEncoder, tokens_of
+from luminal.models.image_model import likeliest
+from luminal.models.text_reader import TextClassifier
+from luminal.serve.application import Application, json_answer
+from luminal.serve.errors import ApiError, refused
+from luminal.serve.fields import Fields, object_of, parse
+from luminal.serve.metrics import Metrics
+from luminal.serve.orders import Limits
+from luminal.serve.reading import check_model
+from luminal.serve.vectors import listed
+
+AT_ONCE = 8  # texts of a run: it lets other requests in after so many
+T = TypeVar("T")
+Readable = TextEncoder | TextClassifier
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A model that reads texts, and its name."""
+
+    name: str
+    model: Readable
+
+
+class Ranking(NamedTuple):
+    """What `/v1/rerank` asks for."""
+
+    query: str
+    documents: list[str]
+    top: int
+    with_documents: bool
+
+
+class ReadingApp(Application):
+    """Handlers of the endpoints that a model has."""
+
+    def __init__(
+        self, served: Reading, limits: Limits, keys: Sequence[str], origins: Sequence[str]
+    ) -> None:
+        self.served = served
+        self._texts = 0  # that are read, or wait for it
+        self._model = ThreadPoolExecutor(1, "luminal-model")
+        self._readers = ThreadPoolExecutor(1, "luminal-reader")
+        posts: dict[str, Callable[[Request], Any]] = {}
+        if isinstance(served.model, TextEncoder):
+            posts = {"/v1/embeddings": self.embeddings}
+        elif len(served.model.labels) == 1:
+            posts = dict.fromkeys(("/v1/rerank", "/rerank", "/v2/rerank"), self.rerank)
+            posts["/classify"] = self.classify
+        else:
+            posts = {"/classify": self.classify}
+        self._paths = [*posts]
+        routes = [Route(path, handler, methods=["POST"]) for path, handler in posts.items()]
+        super().__init__(served.name, limits, Metrics(), routes, keys, origins)
+
+    async def page(self, _: Request) -> Response:
+        """Answers with what the server is for."""
+        kind = type(self.served.model).__name__
+        text = f"{self.name}, a {kind}: POST to {', '.join(self._paths)}\n"
+        return Response(text, media_type="text/plain; charset=utf-8")
+
+    # --- endpoints
+
+    async def embeddings(self, request: Request) -> Response:
+        """Answers a POST to /v1/embeddings."""
+        return await self._answered(request, self._embedded)
+
+    async def rerank(self, request: Request) -> Response:
+        """Answers a POST to /v1/rerank, in the form that clients of Jina, Cohere and vLLM read."""
+        return await self._answered(request, self._ranked)
+
+    async def classify(self, request: Request) -> Response:
+        """Answers a POST to /classify, in vLLM's form."""
+        return await self._answered(request, self._classified)
+
+    async def _answered(self, request: Request, answer: Callable[[Fields], Any]) -> Response:
+        with self._clock():
+            async with asyncio.timeout(self.limits.seconds):
+                body = await self._body(request)
+                fields = await _in(self._readers, partial(self._parsed, body))
+                try:
+                    return json_answer(await answer(fields))
+                except InputError as error:
+                    raise ApiError(400, str(error), code="invalid_value") from None
+
+    def _parsed(self, body: bytes) -> Fields:
+        try:
+            fields = parse(body)
+        except RecursionError:
+            raise ApiError(400, "body: lists or objects nest too deeply") from None
+        check_model(fields.needed("model"), self.name)
+        fields.ignore("model", "user")
+        return fields
+
+    async def _embedded(self, body: Fields) -> dict[str, Any]:
+        texts = _texts(body, "input", self.limits.vectors)
+        form = body.choice("encoding_format", ("float", "base64"), "float")
+        if body.get("dimensions") is not None:
+            raise refused("dimensions", "it is not supported; leave it out")
+        body.end()
+        model = self.served.model
+        assert isinstance(model, TextEncoder)
+        tokens = await _in(
+            self._readers,
+            lambda: [tokens_of(model.tokenizer, text, model.max_tokens) for text in texts],
+        )
+        vectors = await self._read(texts, model.embed)
+        count = sum(map(len, tokens))
+        self.metrics.prompt_tokens.inc(count)
+        return listed(vectors, form, self.name, count)
+
+    async def _ranked(self, body: Fields) -> dict[str, Any]:
+        asked = _ranking(body, self.limits.vectors)
+        pairs = [(asked.query, document) for document in asked.documents]
+        logits, count = await self._logits(pairs, "query")
+        model = self.served.model
+        assert isinstance(model, TextClassifier)
+        results = []
+        for best in model.ranked([row[0] for row in logits])[: asked.top]:
+            result: dict[str, Any] = {"index": best.index, "relevance_score": best.score}
+            if asked.with_documents:
+                result["document"] = {"text": asked.documents[best.index]}
+            results.append(result)
+        about = {"id": "rerank-" + secrets.token_hex(12), "model": self.name}
+        used = {"prompt_tokens": count, "total_tokens": count}
+        return about | {"usage": used, "results": results}
+
+    async def _classified(self, body: Fields) -> dict[str, Any]:
+        texts = _texts(body, "input", self.limits.vectors)
+        body.end()
+        logits, count = await self._logits(texts, "input")
+        model = self.served.model
+        assert isinstance(model, TextClassifier)
+        data = []
+        for number, row in enumerate(logits):
+            guesses = likeliest(row, model.labels, len(model.labels), model.independent)
+            shares = {guess.label: guess.probability for guess in guesses}
+            about = {"index": number, "label": guesses[0].label}
+            probs = [shares[label] for label in model.labels]
+            data.append(about | {"probs": probs, "num_classes": len(probs)})
+        used = {"prompt_tokens": count, "total_tokens": count}
+        about = {"id": "classify-" + secrets.token_hex(12), "object": "list", "model": self.name}
+        return about | {"data": data, "usage": used}
+
+    # --- work
+
+    async def _logits(self, texts: Sequence[Any], field: str) -> tuple[list[Any], int]:
+        """What the model says of texts or pairs, and how many tokens it has read. Raises
+        InputError, which names the field.
+        """
+        model = self.served.model
+        assert isinstance(model, TextClassifier)
+        prepared = await _in(self._readers, lambda: [model.prepared(text, field) for text in texts])
+        count = sum(len(text.ids) for text in prepared)
+        self.metrics.prompt_tokens.inc(count)
+        return await self._read(prepared, model.logits), count
+
+    async def _read(self, items: Sequence[T], run: Callable[[Sequence[T]], Any]) -> list[Any]:
+        """What a run makes of each item, a few at a time."""
+        if self._texts + len(items) > self.limits.vectors + self.limits.queue:
+            raise ApiError(429, "The server is busy; try again later", code="rate_limit_exceeded")
+        self._texts += len(items)
+        try:
+            rows: list[Any] = []
+            for at in range(0, len(items), AT_ONCE):
+                rows.extend(await _in(self._model, partial(run, items[at : at + AT_ONCE])))
+            return rows
+        finally:
+            self._texts -= len(items)
+
+
+def _texts(body: Fields, field: str, most: int) -> list[str]:
+    """A text, or a list of at most so many."""
+    value = body.needed(field)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+        raise refused(field, f"{shown(value)} is no text and no list of texts")
+    return _few(texts, field, most)
+
+
+def _ranking(body: Fields, most: int) -> Ranking:
+    body.needed("query")
+    query, documents = body.text("query"), body.needed("documents")
+    assert query is not None
+    if not isinstance(documents, list) or not documents:
+        raise refused("documents", f"{shown(documents)} is no list of texts")
+    texts = []
+    for number, document in enumerate(_few(documents, "documents", most)):
+        name = f"documents[{number}]"
+        if isinstance(document, dict):
+            fields = object_of(document, name)
+            fields.needed("text")
+            document = fields.text("text")
+            fields.end()
+        if not isinstance(document, str):
+            raise refused(name, f"{shown(document)} is no text, and no object that has one")
+        texts.append(document)
+    # A list has no more than all of its documents, but clients ask for the best ten of any.
+    top = body.integer("top_n", 1, 1 << 31, len(texts))
+    with_documents = body.flag("return_documents", True)
+    body.end()
+    return Ranking(query, texts, top, with_documents)
+
+
+def _few(items: list[Any], field: str, most: int) -> list[Any]:
+    if len(items) > most:
+        raise refused(field, f"{len(items)} texts; at most {most}")
+    return items
+
+
+async def _in(pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, function)
