@@ -37,8 +37,9 @@ def made(tiny: Tiny, folder: Path) -> Any:
     config = getattr(transformers, tiny.config)(**tiny.options)
     model = getattr(transformers, tiny.model)(config).eval()
     with torch.no_grad():
-        for value in model.state_dict().values():
-            value.add_(torch.randn_like(value) * 0.2)
+        for name, value in model.state_dict().items():
+            if not name.endswith(("slope_rate", "_decay")):  # what follows from a layer's number
+                value.add_(torch.randn_like(value) * 0.2)
     write(model, tiny, folder)
     return model
 

@@ -22,10 +22,15 @@ transformers = pytest.importorskip("transformers")
 
 FLAGS = (
     "alibi",
+    "altup_correct_scale",
     "attention_bias",
     "attention_k_eq_v",
     "attn_temperature_tuning",
     "bias",
+    "block_auto_adjust_ff_dim",
+    "conv_bias",
+    "mamba_conv_bias",
+    "mamba_proj_bias",
     "mlp_bias",
     "multi_query",
     "norm_topk_prob",
@@ -36,6 +41,7 @@ FLAGS = (
     "use_bias",
     "use_conv_bias",
     "use_double_wide_mlp",
+    "use_expert_bias",
     "use_parallel_residual",
     "use_qk_norm",
     "use_qkv_bias",

@@ -52,6 +52,12 @@ DELTA = {
     "linear_key_head_dim": 6,
     "linear_value_head_dim": 5,
 }
+HYBRID = {
+    "mamba_n_heads": 8,
+    "mamba_d_state": 6,
+    "mamba_n_groups": 2,
+    "mamba_chunk_size": 8,
+}
 STATES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -374,6 +380,120 @@ TINY = {
     "dots1": Tiny(
         "Dots1Config", "Dots1ForCausalLM", {**SIZES, **ROUTED, **WINDOW, "n_shared_experts": 2}
     ),
+    "lfm2": Tiny(
+        "Lfm2Config",
+        "Lfm2ForCausalLM",
+        {**SIZES, "layer_types": ["conv", "full_attention"], "block_multiple_of": 16},
+    ),
+    "lfm2_moe": Tiny(
+        "Lfm2MoeConfig",
+        "Lfm2MoeForCausalLM",
+        {
+            **SIZES,
+            **EXPERTS,
+            "layer_types": ["conv", "full_attention"],
+            "num_dense_layers": 1,
+            "conv_bias": True,
+        },
+    ),
+    "granite_hybrid": Tiny(
+        "GraniteMoeHybridConfig",
+        "GraniteMoeHybridForCausalLM",
+        {
+            **SIZES,
+            **HYBRID,
+            "layer_types": ["linear_attention", "full_attention"],
+            "num_local_experts": 4,
+            "shared_intermediate_size": 20,
+            "residual_multiplier": 0.7,
+            "attention_multiplier": 0.3,
+        },
+    ),
+    "granite_hybrid_dense": Tiny(
+        "GraniteMoeHybridConfig",
+        "GraniteMoeHybridForCausalLM",
+        {
+            **SIZES,
+            **HYBRID,
+            "layer_types": ["linear_attention", "full_attention"],
+            "num_local_experts": 0,
+            "shared_intermediate_size": 40,
+            "position_embedding_type": "rope",
+        },
+    ),
+    "jamba": Tiny(
+        "JambaConfig",
+        "JambaForCausalLM",
+        {
+            **SIZES,
+            "num_experts": 4,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "expert_layer_offset": 0,
+            "mamba_d_state": 6,
+        },
+    ),
+    "falcon_h1": Tiny(
+        "FalconH1Config",
+        "FalconH1ForCausalLM",
+        {
+            **SIZES,
+            **HYBRID,
+            "mamba_d_ssm": 48,
+            "mamba_rms_norm": True,
+            "mamba_norm_before_gate": False,
+            "ssm_multipliers": [0.5, 1.5, 0.7, 0.8, 1.2],
+            "mlp_multipliers": [0.6, 1.4],
+            "ssm_in_multiplier": 1.3,
+            "ssm_out_multiplier": 0.6,
+            "attention_in_multiplier": 0.9,
+            "attention_out_multiplier": 0.8,
+            "key_multiplier": 0.7,
+            "lm_head_multiplier": 0.4,
+            "embedding_multiplier": 2.0,
+        },
+    ),
+    "recurrent_gemma": Tiny(
+        "RecurrentGemmaConfig",
+        "RecurrentGemmaForCausalLM",
+        {
+            **{key: value for key, value in SIZES.items() if key != "max_position_embeddings"},
+            "block_types": ["recurrent", "attention"],
+            "attention_window_size": 6,
+        },
+    ),
+    "minimax": Tiny(
+        "MiniMaxConfig",
+        "MiniMaxForCausalLM",
+        {
+            **SIZES,
+            "num_local_experts": 4,
+            "layer_types": ["linear_attention", "full_attention"],
+            "block_size": 4,
+            "full_attn_alpha_factor": 1.5,
+            "linear_attn_beta_factor": 0.7,
+            "mlp_alpha_factor": 1.2,
+        },
+    ),
+    "gemma3n": Tiny(
+        "Gemma3nTextConfig",
+        "Gemma3nForCausalLM",
+        {
+            **SIZES,
+            **WINDOW,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_hidden_layers": 4,
+            "head_dim": 8,
+            "hidden_size_per_layer_input": 4,
+            "vocab_size_per_layer_input": VOCABULARY - 8,
+            "num_kv_shared_layers": 2,
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "laurel_rank": 6,
+            "activation_sparsity_pattern": [0.7, 0.0, 0.4, 0.0],
+            "final_logit_softcapping": 3.0,
+        },
+    ),
     "exaone": Tiny("ExaoneConfig", "LlamaForCausalLM", SIZES, "ExaoneForCausalLM"),
 }
 
@@ -481,5 +601,9 @@ VARIANTS = {
     ),
 }
 
-RECURRENT = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "mamba", "falcon_mamba", "mamba2")
+RECURRENT = (
+    *("qwen3_next", "qwen3_5", "qwen3_5_moe", "mamba", "falcon_mamba", "mamba2"),
+    *("lfm2", "lfm2_moe", "granite_hybrid", "granite_hybrid_dense", "jamba"),
+    *("falcon_h1", "recurrent_gemma", "minimax"),
+)
 """They keep what they read as it comes: their texts are not padded."""

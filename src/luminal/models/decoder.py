@@ -26,6 +26,7 @@ from luminal.nn import (
     RotaryEmbedding,
     alibi_slopes,
 )
+from luminal.nn.altup import Streams
 from luminal.nn.attention import soft_capped
 from luminal.nn.cache import Passing, Positions
 from luminal.nn.module import factors_dtype
@@ -176,6 +177,7 @@ class DecoderModel(Module):
             for layer in config.layers
         )
         self.layer_inputs = LayerInputs(config, dtype) if config.layer_inputs else None
+        self.streams = Streams(hidden, config.streams, dtype) if config.streams > 1 else None
         self.norm = config.make_norm(hidden, dtype)
 
     def forward(
@@ -187,7 +189,8 @@ class DecoderModel(Module):
     ) -> Tensor:
         """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights).
 
-        `states`: gets what goes into each layer, then what is returned.
+        `states`: gets what goes into each layer, then what is returned; (..., s, streams, hidden)
+        of layers that pass on several.
         """
         graph, count = ids.graph, ids.extents[-1]
         # A position that data gives is one for each row from here on, so attention has two cases,
@@ -202,6 +205,8 @@ class DecoderModel(Module):
             x = x + self.embed_positions(_each(positions, ids))
         x = applied(self.embed_norm, x)
         layer_inputs = self.layer_inputs(ids, x) if self.layer_inputs is not None else None
+        if self.streams is not None:
+            x = self.streams.spread(x)
         # Some scalings change the frequencies once a text is longer than the training's. Keys that
         # a cache holds were turned by the old ones, so the program refuses to cross that end.
         if caches and self.cache_end is not None and not isinstance(positions, Tensor):
@@ -226,6 +231,8 @@ class DecoderModel(Module):
                 states.append(x)
             y = layer(x, turned, caches[number] if caches else None, positions, *inputs)
             x, passed = y if self.passing else (y, None)
+        if self.streams is not None:
+            x = self.streams.merged(x)
         normed: Tensor = self.norm(x)
         if states is not None:
             states.append(normed)

@@ -140,7 +140,8 @@ class DecoderConfig:
     feed-forward add is times it. `positions`: "learned" ones are added to the embedding, "alibi"
     lowers the scores of distant keys; rotary ones are the layers'. `layer_inputs`: the vocabulary
     and the width of what each layer reads of the ids by itself. `passing`: what a layer gives
-    beside x goes to the next one. Scales, limits and soft-caps are None where there are none.
+    beside x goes to the next one. `streams`: how many states of a token the layers pass on
+    (`luminal.nn.altup`). Scales, limits and soft-caps are None where there are none.
     """
 
     vocab_size: int
@@ -178,6 +179,7 @@ class DecoderConfig:
     experts: ExpertsConfig | None = None
     layer_inputs: tuple[int, int] | None = None
     passing: bool = False
+    streams: int = 1
 
     # A word that is misspelt would otherwise be the default in silence, and the model wrong.
     def __post_init__(self) -> None:

@@ -5,7 +5,10 @@ Gu and Dao, arXiv 2312.00752 (Mamba); Dao and Gu, arXiv 2405.21060 (Mamba-2).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from luminal.base.dtypes import float32
 from luminal.frontend.tensor import Tensor
@@ -13,6 +16,7 @@ from luminal.nn import init
 from luminal.nn.cache import Positions
 from luminal.nn.causal_convolution import CausalConvolution
 from luminal.nn.linear import Linear
+from luminal.nn.norm import RMSNorm
 from luminal.nn.recurrent_cache import RecurrentCache, RecurrentLayer, stepped
 
 
@@ -20,7 +24,8 @@ class Mamba(RecurrentLayer):
     """Each of `inner` channels has a state of `states` numbers; `rank` features say the time step.
 
     `norm_eps`: time steps and both projections of the state are normed (Zuo et al., arXiv
-    2410.05355). Names as in Hugging Face's Mamba.
+    2410.05355), with weights where `norm_weights` says so (Lieber et al., arXiv 2403.19887). Names
+    as in Hugging Face's Mamba.
     """
 
     def __init__(
@@ -34,8 +39,9 @@ class Mamba(RecurrentLayer):
         convolution_bias: bool = True,
         norm_eps: float | None = None,
         dtype: Any = float32,
+        norm_weights: bool = False,
     ) -> None:
-        self.inner, self.states, self.rank, self.norm_eps = inner, states, rank, norm_eps
+        self.inner, self.states, self.rank = inner, states, rank
         self.in_proj = Linear(hidden, 2 * inner, bias, dtype)
         self.conv1d = CausalConvolution(inner, width, convolution_bias, dtype)
         self.x_proj = Linear(inner, rank + 2 * states, False, dtype)
@@ -43,6 +49,10 @@ class Mamba(RecurrentLayer):
         self.A_log = init.parameter((inner, states), init.zeros, dtype)
         self.D = init.parameter((inner,), init.ones, dtype)
         self.out_proj = Linear(inner, hidden, bias, dtype)
+        self.dt_norm, self.b_norm, self.c_norm = (
+            None if norm_eps is None else RMSNorm(size, norm_eps, norm_weights, dtype)
+            for size in (rank, states, states)
+        )
         self.shapes = self.conv1d.kept, (self.inner, self.states)
 
     def forward(
@@ -58,9 +68,10 @@ class Mamba(RecurrentLayer):
         u, window = self.conv1d(u, window)
         u = u.silu()
         parts = self.x_proj(u).split((self.rank, self.states, self.states), -1)
-        if self.norm_eps is not None:
-            parts = [part.rms_norm((-1,), None, self.norm_eps) for part in parts]
-        dt, into, out = parts
+        norms = self.dt_norm, self.b_norm, self.c_norm
+        dt, into, out = (
+            part if norm is None else norm(part) for part, norm in zip(parts, norms, strict=True)
+        )
         dt = self.dt_proj(dt).softplus()
         # As a logarithm the rate is negative for any weights, so the state always decays.
         rate = -self.read(self.A_log, x).cast(x.dtype).exp()
@@ -82,7 +93,10 @@ class Mamba(RecurrentLayer):
 class Mamba2(RecurrentLayer):
     """`heads` of `head_dim` channels have one rate each; `groups` of them share projections.
 
-    Names as in Hugging Face's Mamba2, whose mixer's norm is `gated_norm` here.
+    `norm`: what the scan gives is normed by groups "after" its gate, "before" it, or not (None).
+    `output_bias`: of the last projection, `bias` by default. `scales`: what the parts of the first
+    projection are times: the gate, what is scanned, into and out of the state, the time step. Names
+    as in Hugging Face's Mamba2, whose mixer's norm is `gated_norm` here.
     """
 
     def __init__(
@@ -97,6 +111,10 @@ class Mamba2(RecurrentLayer):
         convolution_bias: bool = True,
         eps: float = 1e-5,
         dtype: Any = float32,
+        *,
+        output_bias: bool | None = None,
+        norm: str | None = "after",
+        scales: Sequence[float] = (1, 1, 1, 1, 1),
     ) -> None:
         self.heads, self.head_dim, self.states, self.groups = heads, head_dim, states, groups
         self.inner, self.eps = heads * head_dim, eps
@@ -106,8 +124,13 @@ class Mamba2(RecurrentLayer):
         self.dt_bias = init.parameter((heads,), init.zeros, dtype)
         self.A_log = init.parameter((heads,), init.zeros, dtype)
         self.D = init.parameter((heads,), init.ones, dtype)
-        self.gated_norm = init.parameter((self.inner,), init.ones, dtype)
-        self.out_proj = Linear(self.inner, hidden, bias, dtype)
+        self.norm = norm
+        self.gated_norm = init.parameter((self.inner,), init.ones, dtype) if norm else None
+        last = bias if output_bias is None else output_bias
+        self.out_proj = Linear(self.inner, hidden, last, dtype)
+        sizes = self.inner, self.inner, groups * states, groups * states, heads
+        scaled = any(scale != 1 for scale in scales)
+        self.scales = np.repeat(np.array(scales, np.float32), sizes) if scaled else None
         by_group = self.groups, self.heads // self.groups
         self.shapes = self.conv1d.kept, (*by_group, self.head_dim, self.states)
 
@@ -121,15 +144,16 @@ class Mamba2(RecurrentLayer):
         """x (..., s, hidden) to the same shape."""
         window, state = self.before(cache, x, positions)
         sizes = self.inner, self.conv1d.channels, self.heads
-        gate, mixed, dt = self.in_proj(x).split(sizes, -1)
+        projected = self.in_proj(x)
+        if self.scales is not None:
+            projected = projected * self.scales
+        gate, mixed, dt = projected.split(sizes, -1)
         mixed, window = self.conv1d(mixed, window)
         share = self.groups * self.states
         u, into, out = mixed.silu().split((self.inner, share, share), -1)
         by_group = self.groups, self.heads // self.groups
         u = u.unflatten(-1, (*by_group, self.head_dim))
-        into, out = (
-            projected.unflatten(-1, (self.groups, self.states)) for projected in (into, out)
-        )
+        into, out = (part.unflatten(-1, (self.groups, self.states)) for part in (into, out))
         dt = (dt + self.read(self.dt_bias, x)).softplus()
         # What does not depend on the state is computed for all positions at once; a step has the
         # state alone.
@@ -146,6 +170,16 @@ class Mamba2(RecurrentLayer):
         if cache is not None:
             cache.keep((window, state))
         skipped = u * self.read(self.D, x).unflatten(0, by_group).unsqueeze(-1)
-        gated = (y + skipped).flatten(-3) * gate.silu()
-        normed = gated.unflatten(-1, (self.groups, -1)).rms_norm((-1,), None, self.eps).flatten(-2)
-        return self.out_proj(normed * self.read(self.gated_norm, x))  # type: ignore[no-any-return]
+        y = (y + skipped).flatten(-3)
+        if self.norm == "before":
+            y = self._normed(y)
+        y = y * gate.silu()
+        if self.norm == "after":
+            y = self._normed(y)
+        return self.out_proj(y)  # type: ignore[no-any-return]
+
+    def _normed(self, y: Tensor) -> Tensor:
+        """y (..., s, inner), each group of its channels normed."""
+        normed = y.unflatten(-1, (self.groups, -1)).rms_norm((-1,), None, self.eps).flatten(-2)
+        assert self.gated_norm is not None
+        return normed * self.read(self.gated_norm, y)

@@ -8,12 +8,11 @@ from dataclasses import replace
 from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import NORMS_AROUND, Architecture
-from luminal.models.architectures.layers import rotary_of, windows_of
+from luminal.models.architectures.layers import Windows, rotary_of, windows_of
 from luminal.models.architectures.settings import (
     MAX_HEADS,
     TIED,
     head_dim,
-    layer_count,
     number_or_none,
     text,
 )
@@ -52,18 +51,10 @@ def _layers(fields: Fields) -> Layers:
     """Five layers of six slide; the others have heads of their own; the last ones keep no keys."""
     if fields.values.get("use_bidirectional_attention") == "all":
         raise LoadError(f"{fields.path}: use_bidirectional_attention='all' is not supported")
-    count = layer_count(fields)
     windows = [*windows_of(fields, lambda layer: (layer + 1) % 6 != 0)]
     # The last layer always sees the whole text, wherever the pattern stops.
     windows[-1] = None
-    readers = fields.integer("num_kv_shared_layers", 0, least=0)
-    keeping = count - readers
-    if readers and not {bool(bounded) for bounded in windows} == {
-        bool(w) for w in windows[:keeping]
-    }:
-        raise LoadError(
-            f"{fields.path}: num_kv_shared_layers is {readers}; no layer keeps their keys"
-        )
+    holders = keys_of_layers(fields, windows, 0)
     both = fields.flag("attention_k_eq_v", False)
     wide, kv_heads = _global_heads(fields, windows, both)
     rope = fields.section("rope_parameters") or replace(fields, values=_ROPE)
@@ -72,21 +63,36 @@ def _layers(fields: Fields) -> Layers:
     wider = 2 if fields.flag("use_double_wide_mlp", False) else 1
     layers = []
     for number, window in enumerate(windows):
-        # The last layer of the same kind that still has keys of its own: windows fit, and so do
-        # angles.
-        same = [n for n in range(keeping) if (windows[n] is None) == (window is None)]
-        reads = number >= keeping
+        reads = holders[number] is not None
         sizes = (wide, kv_heads) if window is None else (head_dim(fields), _kv_heads(fields))
         layers.append(
             LayerConfig(
                 rotary=far if window is None else near,
                 mixer=Gemma4Attention(*sizes, window, both and window is None, reads),
                 intermediate_size=fields.integer("intermediate_size") * (wider if reads else 1),
-                keys_of=same[-1] if reads else None,
+                keys_of=holders[number],
                 block=Gemma4Layer,
             )
         )
     return tuple(layers)
+
+
+def keys_of_layers(fields: Fields, windows: Windows, shared: int) -> list[int | None]:
+    """The layer whose keys each of the last `num_kv_shared_layers` attends (`shared` by default).
+
+    It is the last one of the same kind that has keys of its own: windows fit, and so do angles.
+    """
+    readers = fields.integer("num_kv_shared_layers", shared, least=0)
+    keeping = len(windows) - readers
+    kinds = [window is None for window in windows]
+    if readers and {*kinds[: max(keeping, 0)]} != {*kinds}:
+        raise LoadError(
+            f"{fields.path}: num_kv_shared_layers is {readers}; no layer keeps their keys"
+        )
+    return [
+        None if number < keeping else max(n for n in range(keeping) if kinds[n] == kind)
+        for number, kind in enumerate(kinds)
+    ]
 
 
 def _kv_heads(fields: Fields) -> int:

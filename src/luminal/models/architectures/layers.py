@@ -37,15 +37,17 @@ def layers_of(
     return tuple(LayerConfig(window, rotary) for window in lengths)
 
 
-def kinds_of(fields: Fields, number: int, *known: str) -> list[str] | None:
-    """Each layer's kind, by `layer_types`; None where no key says so."""
-    if fields.values.get("layer_types") is None:
+def kinds_of(
+    fields: Fields, number: int, *known: str, key: str = "layer_types"
+) -> list[str] | None:
+    """Each layer's kind, by the list under a key; None where it does not say so."""
+    if fields.values.get(key) is None:
         return None
-    kinds = fields.listed("layer_types", str)
+    kinds = fields.listed(key, str)
     # A kind that is not known must not pass for full attention: the model would run, and be wrong.
     if len(kinds) != number or not set(kinds) <= set(known):
         raise LoadError(
-            f"{fields.path}: layer_types is {shown(kinds)}; it must be "
+            f"{fields.path}: {key} is {shown(kinds)}; it must be "
             f"{' or '.join(map(repr, known))} for each of {number} layers"
         )
     return kinds

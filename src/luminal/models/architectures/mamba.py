@@ -35,12 +35,14 @@ class MambaConfig:
     bias: bool
     convolution_bias: bool
     norm_eps: float | None
+    norm_weights: bool = False
 
     def make(self, config: DecoderConfig, rotary: RotaryEmbedding | None, dtype: Any) -> Mamba:
         """The mixer of one layer."""
         sizes = self.inner, self.states, self.rank, self.width
         biases = self.bias, self.convolution_bias
-        return Mamba(config.hidden_size, *sizes, *biases, self.norm_eps, dtype)
+        norms = self.norm_eps, dtype, self.norm_weights
+        return Mamba(config.hidden_size, *sizes, *biases, *norms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +56,50 @@ class Mamba2Config:
     width: int
     bias: bool
     convolution_bias: bool
+    output_bias: bool | None = None
+    norm: str | None = "after"
+    scales: tuple[float, ...] = (1, 1, 1, 1, 1)
 
     def make(self, config: DecoderConfig, rotary: RotaryEmbedding | None, dtype: Any) -> Mamba2:
         """The mixer of one layer."""
-        sizes = self.heads, self.head_dim, self.states, self.groups, self.width
-        biases = self.bias, self.convolution_bias
-        return Mamba2(config.hidden_size, *sizes, *biases, config.norm_eps, dtype)
+        return Mamba2(
+            config.hidden_size,
+            self.heads,
+            self.head_dim,
+            self.states,
+            self.groups,
+            self.width,
+            self.bias,
+            self.convolution_bias,
+            config.norm_eps,
+            dtype,
+            output_bias=self.output_bias,
+            norm=self.norm,
+            scales=self.scales,
+        )
+
+
+def rank_of(fields: Fields, key: str) -> int:
+    """How many features say the time step; files write the paper's default as "auto"."""
+    rank = math.ceil(fields.integer("hidden_size") / 16)
+    return rank if fields.values.get(key) == "auto" else fields.integer(key, rank)
+
+
+def refuse_bounded_steps(fields: Fields) -> None:
+    """Raises LoadError for time steps of a Mamba 2 that have a limit."""
+    # No limit is written in two ways, since JSON has no infinity of its own.
+    limit = fields.values.get("time_step_limit")
+    if limit not in (None, [0.0, math.inf], [0.0, {"__float__": "Infinity"}]):
+        raise LoadError(f"{fields.path}: time_step_limit={shown(limit)} is not supported; none is")
 
 
 def _layers(fields: Fields, norm_eps: float | None = None) -> Layers:
     """Layers of Mamba's mixer alone."""
     hidden = fields.integer("hidden_size")
-    # The default of the paper, which files write as "auto".
-    rank = math.ceil(hidden / 16)
-    if fields.values.get("time_step_rank") != "auto":
-        rank = fields.integer("time_step_rank", rank)
     mixer = MambaConfig(
         fields.integer("intermediate_size", int(fields.number("expand", 2) * hidden)),
         fields.integer("state_size", 16),
-        rank,
+        rank_of(fields, "time_step_rank"),
         fields.integer("conv_kernel", 4),
         fields.flag("use_bias", False),
         fields.flag("use_conv_bias", True),
@@ -87,10 +114,7 @@ def _normed_layers(fields: Fields) -> Layers:
 
 
 def _layers_of_mamba2(fields: Fields) -> Layers:
-    # No limit is written in two ways, since JSON has no infinity of its own.
-    limit = fields.values.get("time_step_limit")
-    if limit not in (None, [0.0, math.inf], [0.0, {"__float__": "Infinity"}]):
-        raise LoadError(f"{fields.path}: time_step_limit={shown(limit)} is not supported; none is")
+    refuse_bounded_steps(fields)
     mixer = Mamba2Config(
         fields.integer("num_heads", 128),
         fields.integer("head_dim", 64),
