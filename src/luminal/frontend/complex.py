@@ -364,14 +364,14 @@ def linear(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     """The function of the real parts and that of the imaginary ones, put together again."""
     parts = [
         function(
-            *(_parts(x, part) for x in args), **{k: _parts(x, part) for k, x in kwargs.items()}
+            *(part_of(x, part) for x in args), **{k: part_of(x, part) for k, x in kwargs.items()}
         )
         for part in ("real", "imag")
     ]
-    return _joined(*parts)
+    return joined(*parts)
 
 
-def _parts(x: Any, part: str) -> Any:
+def part_of(x: Any, part: str) -> Any:
     """The real or the imaginary parts of what is complex in an argument."""
     if isinstance(x, ComplexTensor):
         return getattr(x, part)
@@ -381,9 +381,10 @@ def _parts(x: Any, part: str) -> Any:
     return x
 
 
-def _joined(real: Any, imag: Any) -> Any:
+def joined(real: Any, imag: Any) -> Any:
+    """Real parts and imaginary ones put together, in tuples and lists too."""
     if isinstance(real, tuple | list):
-        return type(real)(map(_joined, real, imag))
+        return type(real)(map(joined, real, imag))
     return ComplexTensor(real, imag)
 
 

@@ -43,6 +43,7 @@ from luminal.torch_backend.translation import (
     InputPlan,
     Number,
     OutputPlan,
+    Pairs,
     Result,
     SizeSource,
     Spread,
@@ -83,7 +84,9 @@ class _Caller:
         self.made = translation
         self.plans = _computed(translation)
         self.views = [
-            result for result in translation.results if isinstance(result, Derived | Spread)
+            lie
+            for result in translation.results
+            if isinstance(lie := _lying(result), Derived | Spread)
         ]
         self.there = translation.device.type != "cpu"
         sinks, backend = translation.graph.sinks, backend_of(translation.device)
@@ -110,6 +113,7 @@ class _Caller:
             "reinterpret": _reinterpret_tensor,
             "increment_version": torch.autograd.graph.increment_version,
             "number": partial(torch.tensor, device=HOST), "torch": torch,
+            "as_complex": torch.view_as_complex,
             "random": partial(torch.randint, _LARGEST_SEED, (), device=HOST),
         }  # fmt: skip
 
@@ -306,12 +310,14 @@ class _Caller:
         # Checks come before copies are written back, so that a wrong result spreads no further.
         lines += [] if self.there else self._settled()
         lines += self._copied_back()
-        lines += [f"a{k}.copy_(o{self.places[plan.name]})" for k, plan in self.made.written]
+        lines += [f"a{k}.copy_({self._result(k, lie)})" for k, lie in self.made.written]
         results = [self._result(k, result) for k, result in enumerate(self.made.results)]
         return [*lines, f"return [{', '.join(results)}]"]
 
     def _result(self, number: int, result: Result) -> str:
         match result:
+            case Pairs(lie):
+                return f"as_complex({self._result(number, lie)})"
             case OutputPlan():
                 return f"o{self.places[result.name]}"
             case Derived(whole):
@@ -379,13 +385,18 @@ def _nothing(inputs: Sequence[int], outputs: Sequence[int]) -> None:
     """The run of a graph that computes nothing."""
 
 
+def _lying(result: Result) -> Result:
+    """How a result lies in memory, complex numbers as pairs."""
+    return result.lie if isinstance(result, Pairs) else result
+
+
 def _computed(translation: Translation) -> list[OutputPlan]:
     """The outputs of the program, in its order."""
-    plans = [r for r in translation.results if isinstance(r, OutputPlan)]
-    plans += [r.whole for r in translation.results if isinstance(r, Derived)]
-    plans += [r.dense for r in translation.results if isinstance(r, Spread)]
-    plans += [r.scalar for r in translation.results if isinstance(r, Number)]
-    plans += [plan for _, plan in translation.written]
+    results = [_lying(x) for x in (*translation.results, *(x for _, x in translation.written))]
+    plans = [r for r in results if isinstance(r, OutputPlan)]
+    plans += [r.whole for r in results if isinstance(r, Derived)]
+    plans += [r.dense for r in results if isinstance(r, Spread)]
+    plans += [r.scalar for r in results if isinstance(r, Number)]
     plans += [plan for plan, _ in translation.checks]
     by_name = {plan.name: plan for plan in plans}
     return [by_name[sink.name] for sink in translation.graph.sinks if isinstance(sink, Output)]

@@ -18,6 +18,7 @@ from torch.fx.node import map_aggregate
 import luminal as lm
 from luminal.base.errors import LuminalError
 from luminal.base.records import dataclass
+from luminal.frontend.complex import ComplexTensor
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.movement.views import respelled
 from luminal.memory.state import Parameter
@@ -28,11 +29,11 @@ from luminal.torch_backend.devices import HOST, device_of
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.kernel_checks import may_refuse, refusal
 from luminal.torch_backend.layout import has_places, inverse, memory_order, strides_of_ones
-from luminal.torch_backend.ops import registry
+from luminal.torch_backend.ops import complex_numbers, registry
 from luminal.torch_backend.ops.randomness import keys_for
 from luminal.torch_backend.ops.refusals import noted, refuse_positions_there
 from luminal.torch_backend.sizes import Size, Sizes, is_known_in_a_run
-from luminal.torch_backend.types import BITS, dtype_of
+from luminal.torch_backend.types import BITS, as_real, dtype_of, number_type
 
 _PLACES = frozenset(["device", "layout", "memory_format", "pin_memory", "names", "requires_grad"])
 """Arguments that say where elements lie."""
@@ -128,7 +129,14 @@ class Number:
     scalar: OutputPlan
 
 
-Result = OutputPlan | Borrowed | Derived | Spread | Number | Size | None
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A result of complex numbers, of which the program computes pairs."""
+
+    lie: OutputPlan | Derived | Spread
+
+
+Result = OutputPlan | Borrowed | Derived | Spread | Pairs | Number | Size | None
 """What a graph returns at a position; a bare number is a size."""
 
 
@@ -164,7 +172,7 @@ class Translation:
     dims: dict[str, SizeSource] = field(default_factory=dict)  # by name: where a call finds it
     results: list[Result] = field(default_factory=list)
     states: list[StatePlan] = field(default_factory=list)
-    written: list[tuple[int, OutputPlan]] = field(default_factory=list)
+    written: list[tuple[int, OutputPlan | Pairs]] = field(default_factory=list)
     checks: list[tuple[OutputPlan, Callable[[torch.Tensor], Any]]] = field(default_factory=list)
     positions: dict[str, list[Size]] = field(default_factory=dict)
     groups: set[str] = field(default_factory=set)
@@ -262,9 +270,11 @@ class _Translator:
         if not isinstance(held, torch.Tensor):
             return held
         try:
-            return self.graph.tensor(self.sizes.shape(held.shape), dtype_of(held.dtype), name)
+            laid = as_real(held)
+            tensor = self.graph.tensor(self.sizes.shape(laid.shape), dtype_of(laid.dtype), name)
         except UnsupportedError:
             return None
+        return lm.view_as_complex(tensor) if held.is_complex() else tensor
 
     def _node(self, node: Node) -> None:
         match node.op:
@@ -309,6 +319,9 @@ class _Translator:
     def _input(self, node: Node, position: int, held: torch.Tensor) -> None:
         if held.layout is not torch.strided:
             raise UnsupportedError(f"{node.name}: a tensor of {held.layout}")
+        if held.is_complex():
+            self._input_of_pairs(node, position, held)
+            return
         dtype, order = dtype_of(held.dtype), memory_order(held.shape, held.stride())
         shape = self.sizes.shape(held.shape)
         laid = [shape[k] for k in order] if order else list(shape)
@@ -327,6 +340,15 @@ class _Translator:
             tensor = tensor.permute(*inverse(order))
         self.values[node] = tensor
 
+    def _input_of_pairs(self, node: Node, position: int, held: torch.Tensor) -> None:
+        """An argument of complex numbers, read where it lies."""
+        laid = as_real(held)
+        tensor = self.graph.tensor(self.sizes.shape(laid.shape), dtype_of(laid.dtype), node.name)
+        is_host = held.device.type == "cpu"
+        calls: Calls = ((as_real, (), {}),)
+        self.made.inputs.append(InputPlan(position, node.name, None, calls=calls, is_host=is_host))
+        self.values[node] = lm.view_as_complex(tensor)
+
     def _state(
         self, node: Node, position: int, order: tuple[int, ...], laid: Sequence[Any]
     ) -> lm.Tensor:
@@ -342,14 +364,16 @@ class _Translator:
             value = getattr(value, name)
         if not isinstance(value, torch.Tensor):
             raise UnsupportedError(f"{node.target}: a {type(value).__name__} in the graph")
-        dtype = dtype_of(value.dtype)
         with unset_fake_temporarily():
+            is_complex, value = value.is_complex(), as_real(value)
+            dtype = dtype_of(value.dtype)
             whole = value.detach().contiguous()
             if value.dtype in BITS:
                 array = whole.view(BITS[value.dtype]).numpy().view(dtype.numpy)
             else:
                 array = whole.numpy()
-        return lm.constant(array.copy(), dtype)
+        constant = lm.constant(array.copy(), dtype)
+        return lm.view_as_complex(constant) if is_complex else constant
 
     # --- operators
 
@@ -439,8 +463,8 @@ class _Translator:
         )
 
     def _recorded(self, node: Node, held: Any) -> Any:
-        target = node.target
-        function = registry.find(target)
+        target, is_complex = node.target, _has_complex(node)
+        function = (complex_numbers if is_complex else registry).find(target)
         if function is None:
             raise UnsupportedError(f"{_name_of(target)}: not in the library")
         if target.namespace == "_c10d_functional" and self.device.type != "cpu":  # type: ignore[union-attr]
@@ -464,8 +488,13 @@ class _Translator:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
                 raise
             raise UnsupportedError(f"{target}: {error}") from error
+        except (AttributeError, TypeError) as error:
+            if not is_complex:
+                raise
+            raise UnsupportedError(f"{target}: of complex numbers, {error}") from error
         if isinstance(held, torch.Tensor) and any(map(self._is_number, node.all_input_nodes)):
-            result = result.cast(dtype_of(held.dtype))  # a number decides no dtype, a scalar may
+            # A number decides no dtype, a scalar may.
+            result = result if held.is_complex() else result.cast(dtype_of(held.dtype))
         return _checked_results(target, result, held, self.sizes)
 
     def _starts_here(self, source: Node) -> bool:
@@ -478,7 +507,7 @@ class _Translator:
         return namespace == "_c10d_functional" and source not in self.missing
 
     def _planned(self, held: torch.Tensor) -> registry.Planned:
-        return registry.Planned(self.sizes.shape(held.shape), dtype_of(held.dtype))
+        return registry.Planned(self.sizes.shape(held.shape), number_type(held.dtype))
 
     def _effect(self, node: Node) -> None:
         """A check of values, which PyTorch makes after a run on what the program gives."""
@@ -495,13 +524,11 @@ class _Translator:
                 raise UnsupportedError(f"a tensor of {x.meta['val'].dtype}")
             return self.values[x]
         if isinstance(x, torch.dtype):
-            return dtype_of(x)
+            return number_type(x)
         if isinstance(x, list | tuple):
             return [self._converted(item) for item in x]
         if isinstance(x, torch.SymInt):
             return self.sizes.of(x)
-        if isinstance(x, complex):
-            raise UnsupportedError(f"{x}: a complex number")
         return x
 
     def _converted_all(self, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -513,15 +540,18 @@ class _Translator:
         if place.op != "placeholder":
             raise UnsupportedError("aten.copy_: of a tensor that is no argument")
         held = _tensor_of(place)
-        whole = (
-            self._converted(value).cast(dtype_of(held.dtype)).expand(*self.sizes.shape(held.shape))
-        )
-        self.values[node] = whole
+        if held.is_complex() != _tensor_of(value).is_complex():
+            raise UnsupportedError("aten.copy_: of real and complex numbers")
+        copied, kind = self._converted(value), number_type(held.dtype)
+        copied = copied.to(kind) if held.is_complex() else copied.cast(kind)
+        whole = self.values[node] = copied.expand(*self.sizes.shape(held.shape))
         if place in self.states:
             plan = self.states[place]
             self.graph.assign(plan.state, whole.permute(*plan.order), again=True)
         else:
-            self.made.written.append((self.positions[place], self._output(value, held)))
+            laid = self._output(value, as_real(held))
+            result = Pairs(laid) if held.is_complex() else laid
+            self.made.written.append((self.positions[place], result))
 
     # --- results
 
@@ -544,7 +574,13 @@ class _Translator:
         borrowed = self._borrowed(node, after=number in self.lie.of_arguments)
         if borrowed is not None:
             return borrowed
-        held, whole = _tensor_of(node), _viewed_by(node)
+        lie = self._memory_of_result(number, node, views)
+        return Pairs(lie) if _tensor_of(node).is_complex() else lie
+
+    def _memory_of_result(
+        self, number: int, node: Node, views: Mapping[Node, int]
+    ) -> OutputPlan | Derived | Spread:
+        held, whole = _memory_of(node), _viewed_by(node)
         is_exact = self.lie.exact is None or number < self.lie.exact
         is_tied = views[whole] > 1 or whole in self.new_values
         derived = None
@@ -554,12 +590,12 @@ class _Translator:
             return self._with_gaps(node, whole)
         return derived or self._output(node, held)
 
-    def _with_gaps(self, node: Node, whole: Node) -> Result:
+    def _with_gaps(self, node: Node, whole: Node) -> OutputPlan | Derived | Spread:
         """A view as one of the whole, unless that has far more elements, which are not computed."""
-        held = _tensor_of(node)
+        held = _memory_of(node)
         strides = self.sizes.shape(held.stride())
         spread = has_places(strides, self.sizes.shape(held.shape))
-        if whole is not node and not (spread and _is_far_larger(_tensor_of(whole), held)):
+        if whole is not node and not (spread and _is_far_larger(_memory_of(whole), held)):
             derived = self._derived(node, whole)
             if derived is not None:
                 return derived
@@ -582,7 +618,7 @@ class _Translator:
 
     def _derived(self, node: Node, whole: Node) -> Derived | None:
         """`node` as a view of `whole`, where that fills its memory."""
-        held, below = _tensor_of(node), _tensor_of(whole)
+        held, below = _memory_of(node), _memory_of(whole)
         if memory_order(below.shape, below.stride()) is None:
             return None
         shape, strides = self.sizes.shape(held.shape), self.sizes.shape(held.stride())
@@ -610,8 +646,13 @@ class _Translator:
         return Borrowed(below.position, (*below.calls, call))  # type: ignore[arg-type]
 
     def _output(self, node: Any, held: torch.Tensor) -> OutputPlan:
-        """An output as `held` lies in memory; row-major where that has gaps or overlaps."""
-        value = self._converted(node).cast(dtype_of(held.dtype))
+        """An output as `held` lies in memory, complex numbers as pairs; row-major where that has
+        gaps or overlaps.
+        """
+        value = self._converted(node)
+        if isinstance(value, ComplexTensor):
+            value = lm.view_as_real(value)
+        value = value.cast(dtype_of(held.dtype))
         shape = self.sizes.shape(held.shape)
         if value.shape != shape:
             value = value.expand(*shape)
@@ -742,6 +783,18 @@ def _tensor_of(node: Any) -> torch.Tensor:
     return held
 
 
+def _memory_of(node: Any) -> torch.Tensor:
+    """What is known of a tensor as it lies in memory: complex numbers are pairs."""
+    return as_real(_tensor_of(node))
+
+
+def _has_complex(node: Node) -> bool:
+    """Is an operand complex, or a result?"""
+    held = [node.meta.get("val"), *(source.meta.get("val") for source in node.all_input_nodes)]
+    parts = [x for whole in held for x in (whole if isinstance(whole, list | tuple) else [whole])]
+    return any(isinstance(x, torch.Tensor) and x.is_complex() for x in parts)
+
+
 def _checked_results(target: Any, results: Any, held: Any, sizes: Sizes) -> Any:
     """What was recorded, which has the types that PyTorch says it has, its sizes as these spell
     them.
@@ -761,9 +814,9 @@ def _checked_results(target: Any, results: Any, held: Any, sizes: Sizes) -> Any:
 
 
 def _checked_tensor(target: Any, result: Any, held: torch.Tensor, sizes: Sizes) -> Any:
-    if not is_tensor(result):
+    if not is_tensor(result) and not isinstance(result, ComplexTensor):
         raise UnsupportedError(f"{target}: gives a {type(result).__name__}, PyTorch a tensor")
-    if result.dtype is not dtype_of(held.dtype):
+    if result.dtype is not number_type(held.dtype):
         raise UnsupportedError(f"{target}: gives {result.dtype.name}, PyTorch {held.dtype}")
     wanted = sizes.shape(held.shape)
     if result.shape == wanted:
@@ -771,4 +824,7 @@ def _checked_tensor(target: Any, result: Any, held: torch.Tensor, sizes: Sizes) 
     literal = all(isinstance(n, int) for n in (*wanted, *result.shape))
     if len(result.shape) != len(wanted) or literal:
         raise UnsupportedError(f"{target}: gives shape {result.shape}, PyTorch {wanted}")
+    if isinstance(result, ComplexTensor):
+        parts = (result.real, result.imag)
+        return ComplexTensor(*(respelled(str(target), x, x.graph.extents(wanted)) for x in parts))
     return respelled(str(target), result, result.graph.extents(wanted))

@@ -9,6 +9,7 @@ import torch
 
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
+from luminal.frontend.complex import ComplexDType, complex64, complex128
 from luminal.torch_backend.errors import UnsupportedError
 
 _OF_TORCH: dict[torch.dtype, DType] = {getattr(torch, each.name): each for each in dtypes.ALL}
@@ -27,6 +28,21 @@ def dtype_of(dtype: torch.dtype) -> DType:
     if counterpart is None:
         raise UnsupportedError(f"{dtype}: Luminal has no such dtype")
     return counterpart
+
+
+_COMPLEX = {torch.complex64: complex64, torch.complex128: complex128}
+
+
+def number_type(dtype: torch.dtype) -> DType | ComplexDType:
+    """Luminal's dtype, or what a ComplexTensor of this dtype has; raises UnsupportedError for
+    others.
+    """
+    return _COMPLEX.get(dtype) or dtype_of(dtype)
+
+
+def as_real(x: torch.Tensor) -> torch.Tensor:
+    """The tensor as it lies in memory: a complex one as pairs, (..., 2)."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:

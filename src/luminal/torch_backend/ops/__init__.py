@@ -3,6 +3,7 @@
 from luminal.torch_backend.ops import (
     bags,
     collectives,
+    complex_numbers,
     creation,
     gradients,
     losses,
@@ -22,6 +23,7 @@ from luminal.torch_backend.ops import (
 __all__ = [
     "bags",
     "collectives",
+    "complex_numbers",
     "creation",
     "gradients",
     "losses",

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from luminal.base.dtypes import DType
+from luminal.frontend.complex import ComplexDType
 from luminal.shape.expression import Expression
 from luminal.torch_backend.errors import UnsupportedError
 
 Row = Callable[..., Any]
 
 ROWS: dict[str, Row] = {}
+
+COMPLEX_ROWS: dict[str, Row] = {}
+"""Rows that are called instead where an operand or the result is complex."""
 
 KNOW_LAYOUT: set[Row] = set()
 """Rows that are told, as `held`, how their first operand lies in PyTorch: a tensor without data."""
@@ -31,17 +35,20 @@ class Planned(NamedTuple):
     """What a tensor will be."""
 
     shape: tuple[int | Expression, ...]
-    dtype: DType
+    dtype: DType | ComplexDType
 
 
 def row(
-    *names: str, knows_layout: bool = False, knows_results: bool = False
+    *names: str,
+    knows_layout: bool = False,
+    knows_results: bool = False,
+    table: dict[str, Row] = ROWS,
 ) -> Callable[[Row], Row]:
     """Enters a function under names of aten operators."""
 
     def enter(function: Row) -> Row:
         for name in names:
-            ROWS[_full(name)] = function
+            table[_full(name)] = function
         if knows_layout:
             KNOW_LAYOUT.add(function)
         if knows_results:
@@ -49,6 +56,10 @@ def row(
         return function
 
     return enter
+
+
+complex_row = partial(row, table=COMPLEX_ROWS)
+"""Enters a function under names of aten operators, for complex operands or results."""
 
 
 def rows(functions: Mapping[str, Row]) -> None:
@@ -74,7 +85,7 @@ def check_arguments(function: Row, args: Sequence[Any], named: Mapping[str, Any]
 _signature = cache(inspect.signature)
 
 
-def find(target: Any) -> Row | None:
+def find(target: Any, table: Mapping[str, Row] = ROWS) -> Row | None:
     """The row of an operator (an OpOverload), or None."""
     name = str(target)
-    return ROWS.get(name) or ROWS.get(name.rpartition(".")[0])
+    return table.get(name) or table.get(name.rpartition(".")[0])
