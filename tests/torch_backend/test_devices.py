@@ -16,7 +16,8 @@ from luminal.base.errors import CompileError
 from luminal.torch_backend.compiled import compiled
 from luminal.torch_backend.devices import HOST, backend_of, device_of
 from luminal.torch_backend.errors import UnsupportedError
-from luminal.torch_backend.translation import OutputPlan, Results, translated
+from luminal.torch_backend.plans import OutputPlan, Results
+from luminal.torch_backend.translation import translated
 
 
 def traced(function: Callable[..., Any], *devices: str) -> Any:

@@ -16,7 +16,8 @@ from torch.nn import functional
 import luminal as lm
 from luminal import luminal_backend, pt2
 from luminal.torch_backend.compiled import compiled as caller
-from luminal.torch_backend.translation import Results, translated
+from luminal.torch_backend.plans import Results
+from luminal.torch_backend.translation import translated
 from tests.long_share import long_but
 from tests.torch_backend.whole import compiled
 

@@ -22,6 +22,7 @@ from luminal.torch_backend.functional import (
     has_refused_call,
 )
 from luminal.torch_backend.options import Options
+from luminal.torch_backend.plans import Results
 from luminal.torch_backend.segments import compiled_in_parts
 from luminal.torch_backend.separate import (
     Writes,
@@ -31,7 +32,6 @@ from luminal.torch_backend.separate import (
     writes_shared_places,
     writes_what_may_be_a_copy,
 )
-from luminal.torch_backend.translation import Results
 
 
 def luminal_backend(

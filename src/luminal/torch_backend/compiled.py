@@ -26,18 +26,7 @@ from luminal.shape.expression import Expression
 from luminal.torch_backend.borrowed_state import array_of
 from luminal.torch_backend.devices import HOST, backend_of, index_of
 from luminal.torch_backend.layout import inverse
-from luminal.torch_backend.sizes import Size
-from luminal.torch_backend.tensors import (
-    Made,
-    aligned,
-    empty_on,
-    making,
-    retyped,
-    value,
-    viewed,
-    viewing,
-)
-from luminal.torch_backend.translation import (
+from luminal.torch_backend.plans import (
     Borrowed,
     Derived,
     InputPlan,
@@ -49,6 +38,17 @@ from luminal.torch_backend.translation import (
     Spread,
     StatePlan,
     Translation,
+)
+from luminal.torch_backend.sizes import Size
+from luminal.torch_backend.tensors import (
+    Made,
+    aligned,
+    empty_on,
+    making,
+    retyped,
+    value,
+    viewed,
+    viewing,
 )
 from luminal.torch_backend.weights import Weights
 

@@ -19,9 +19,10 @@ from luminal.shape.expression import Expression
 from luminal.torch_backend.compiled import compiled
 from luminal.torch_backend.decompositions import decompositions
 from luminal.torch_backend.ops.registry import find
+from luminal.torch_backend.plans import Result, Results
 from luminal.torch_backend.separate import span
 from luminal.torch_backend.sizes import Size, Sizes
-from luminal.torch_backend.translation import Result, Results, translated
+from luminal.torch_backend.translation import translated
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)

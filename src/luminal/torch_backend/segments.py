@@ -19,7 +19,8 @@ from torch.fx.passes.split_module import split_module
 from luminal.torch_backend.compiled import compiled
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.options import Options
-from luminal.torch_backend.translation import Results, missing, translated
+from luminal.torch_backend.plans import Results
+from luminal.torch_backend.translation import missing, translated
 
 
 # Levels make as few parts as a chain of dependences needs; parts in the order of the graph would be

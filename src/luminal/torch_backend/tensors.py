@@ -10,7 +10,7 @@ from torch._C._dynamo.guards import _reinterpret_tensor  # type: ignore[attr-def
 
 from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import Expression
-from luminal.torch_backend.translation import Derived, OutputPlan, Spread
+from luminal.torch_backend.plans import Derived, OutputPlan, Spread
 
 Made = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 """How an output's tensor is made: sizes, strides, dtype."""

@@ -15,7 +15,7 @@ import torch
 from luminal.memory.arrays import Array
 from luminal.memory.state import Parameter
 from luminal.torch_backend.borrowed_state import array_of
-from luminal.torch_backend.translation import InputPlan
+from luminal.torch_backend.plans import InputPlan
 
 SAMPLES = 16  # elements of a tensor that are compared
 
