@@ -310,8 +310,10 @@ def test_no_images(tmp_path: Path) -> None:
     for nothing in ([], "a.png", image, iter([image]), np.zeros((1, 5, 5, 3))):
         with pytest.raises(InputError, match="give a list of images"):
             loaded.classify(nothing)
-    for other in (np.zeros((5, 5, 3), np.uint8), b"a.png", None):
-        with pytest.raises(InputError, match="give a file or an image of Pillow"):
+    grey = np.full((5, 5), 7, np.uint8)
+    assert loaded.classify([grey]) == loaded.classify([Image.fromarray(grey)])
+    for other in (np.zeros((5, 5, 3)), np.zeros((5, 5, 2), np.uint8), b"a.png", None):
+        with pytest.raises(InputError, match=r"give a file, an image of Pillow or|give uint8 of"):
             loaded.classify([other])
     with pytest.raises(InputError, match=r"\(0, 5\) pixels is empty"):
         loaded.classify([Image.new("RGB", (0, 5))])

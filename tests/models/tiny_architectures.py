@@ -533,6 +533,8 @@ TEXT_PARTS = {
     "mistral_of_a_seeing_one": seeing(
         "mistral", "Mistral3Config", "Mistral3ForConditionalGeneration", head_dim=8
     ),
+    "idefics3_text": seeing("llama", "Idefics3Config", "Idefics3ForConditionalGeneration"),
+    "smolvlm_text": seeing("llama", "SmolVLMConfig", "SmolVLMForConditionalGeneration"),
 }
 ROPE = {"rope_theta": 10000.0, "factor": 4.0}
 VARIANTS = {

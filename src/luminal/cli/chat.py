@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from luminal.cli.options import (
     Adapter,
     Backend,
     ComputeDtype,
+    Images,
     KeepQuantized,
     Mode,
     Seed,
@@ -23,6 +25,7 @@ from luminal.cli.options import (
     Template,
     TopP,
 )
+from luminal.loaders.image import read_image
 from luminal.loaders.write_atomic import replacing
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "/help": "lists these",
     "/reset": "forgets the chat",
+    "/image FILE": "shows an image with the next message; may be given often",
     "/system TEXT": "tells the model TEXT before the chat, which begins anew; none without TEXT",
     "/save FILE": "writes the chat as JSON: a list of messages with role and content",
     "/exit": "ends",
@@ -42,6 +46,7 @@ def command(
     model: Annotated[
         str, typer.Option(help="A folder or .gguf with a chat template, or a Hugging Face id.")
     ],
+    image: Images = None,
     system: Annotated[str, typer.Option(help="What the model is told before the chat.")] = "",
     template: Template = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")] = 1000,
@@ -74,6 +79,8 @@ def command(
         loaded.use_template(template.read())
     chat = _Chat(loaded)
     chat.begin(system)  # what is wrong is said now
+    for file in image or ():
+        chat.show(file)
     if sys.stdin.isatty():
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 (lines are edited and remembered by it)
@@ -104,8 +111,9 @@ class _Chat:
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
-        self._begun: list[dict[str, str]] = []
-        self._history: list[dict[str, str]] = []
+        self._begun: list[dict[str, Any]] = []
+        self._history: list[dict[str, Any]] = []
+        self._images: list[str] = []  # of the next message
 
     def begin(self, system: str) -> None:
         """Begins anew. Raises InputError where the model takes no such system message."""
@@ -117,9 +125,22 @@ class _Chat:
         """Prints the answer. Only what was answered becomes part of the chat: a line that was
         refused, as too long, would make every later one too long as well.
         """
-        asked = [*self._history, {"role": "user", "content": line}]
+        content: Any = line
+        if self._images:
+            images = [{"type": "image", "image": file} for file in self._images]
+            content = [*images, {"type": "text", "text": line}]
+        asked = [*self._history, {"role": "user", "content": content}]
         answer = _answer(self._model, asked, options)
         self._history = [*asked, {"role": "assistant", "content": answer}]
+        self._images = []
+
+    def show(self, file: str) -> str:
+        """The next message begins with this image; what is to be told of it."""
+        if isinstance(self._model.sight, str):
+            raise InputError(f"/image: {self._model.sight}")
+        width, height = read_image(Path(file)).size
+        self._images.append(file)
+        return f"{file}, {width} x {height} pixels, is shown with the next message"
 
     def command(self, line: str) -> str:
         """Does what a line with a slash asks; what is to be told of it."""
@@ -128,8 +149,12 @@ class _Chat:
             case "/help":
                 width = max(map(len, COMMANDS))
                 return "\n".join(f"{one:<{width}}  {said}" for one, said in COMMANDS.items())
+            case "/image":
+                if not text:
+                    raise InputError("/image: takes the name of a file, as /image cat.jpg")
+                return self.show(text)
             case "/reset":
-                self._history = [*self._begun]
+                self._history, self._images = [*self._begun], []
                 return "the chat is forgotten"
             case "/system":
                 self.begin(text)
@@ -159,7 +184,7 @@ def _line() -> str | None:
         return None
 
 
-def _answer(model: LanguageModel, history: list[dict[str, str]], options: dict[str, Any]) -> str:
+def _answer(model: LanguageModel, history: list[dict[str, Any]], options: dict[str, Any]) -> str:
     """Prints the answer as it comes; Ctrl-C ends it there."""
     answer = ""
     try:

@@ -13,6 +13,7 @@ from luminal.cli.options import (
     Backend,
     ComputeDtype,
     Draft,
+    Images,
     KeepQuantized,
     Mode,
     Seed,
@@ -31,6 +32,7 @@ def command(
             show_default="the small one that comes with Luminal",
         ),
     ] = "",
+    image: Images = None,
     tokenizer: Tokenizer = None,
     max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 200,
     temperature: Temperature = 0.0,
@@ -73,7 +75,7 @@ def command(
     pieces = loaded.stream(
         prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
         min_p=min_p, repetition_penalty=repetition_penalty, seed=seed,
-        **_more(loaded, stop, regex, json_schema, draft),
+        images=image or (), **_more(loaded, stop, regex, json_schema, draft),
     )  # fmt: skip
     _print(prompt, pieces)
     if stats:

@@ -57,6 +57,11 @@ Template = Annotated[
     typer.Option("--template", help="A chat template (Jinja) instead of the model's."),
 ]
 
+Images = Annotated[
+    list[str] | None,
+    typer.Option("--image", help="An image file, for a model that sees; may be given often."),
+]
+
 Temperature = Annotated[
     float,
     typer.Option(

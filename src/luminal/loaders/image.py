@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_BILINEAR = 2  # Pillow's number of the filter
+LANCZOS, _BILINEAR = 1, 2  # Pillow's numbers of filters
 _FILTERS = 5  # the last of these numbers
 MOST_LENGTH = 1 << 18  # of an image that is cropped then
 MOST_SIDE = 8192  # of what a model takes: more would fill the memory
@@ -52,14 +53,20 @@ def read_image(path: Path) -> Image:
             raise LoadError(f"{path}: {error}") from None
 
 
-def as_rgb(image: Image) -> Image:
-    """With 8 bits a channel, of 16 the upper ones. Raises InputError for what is no image, is
-    empty, or has values of no known range.
+def as_rgb(image: Image | Array) -> Image:
+    """With 8 bits a channel, of 16 the upper ones; also of an array (height, width, 1, 3 or 4) of
+    bytes. Raises InputError for what is no image, is empty, or has values of no known range.
     """
-    from PIL import Image
-
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise InputError(f"images: they need Pillow; {installation.hint('image')}") from None
+    if isinstance(image, np.ndarray):
+        image = _of_array(image)
     if not isinstance(image, Image.Image):
-        raise InputError(f"images: {shown(image)} is none; give a file or an image of Pillow")
+        raise InputError(
+            f"images: {shown(image)} is none; give a file, an image of Pillow or an array of bytes"
+        )
     if not all(image.size):
         raise InputError(f"images: one of {image.size} pixels is empty; give one with some")
     if image.mode in _OPEN_RANGES:
@@ -71,6 +78,22 @@ def as_rgb(image: Image) -> Image:
     return image.convert("RGB")
 
 
+def _of_array(pixels: Array) -> Image:
+    """Grey, RGB or RGBA bytes as an image."""
+    from PIL import Image
+
+    channels = pixels.shape[2:]
+    if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or channels not in _CHANNELS:
+        raise InputError(
+            f"images: an array is {pixels.dtype} of shape {pixels.shape}; give uint8 of (height, "
+            "width, 3)"
+        )
+    if not pixels.size:
+        raise InputError(f"images: an array of shape {pixels.shape} is empty; give some pixels")
+    return Image.fromarray(pixels[..., 0] if channels == (1,) else pixels)
+
+
+_CHANNELS = ((), (1,), (3,), (4,))
 _OPEN_RANGES = ("I", "F")  # Pillow's modes of 32 bits
 
 
@@ -130,8 +153,10 @@ class Preparation:
             # Pillow has the width first.
             image = image.resize((self.size[1], self.size[0]), self.resample)
         pixels = np.asarray(image, np.uint8)
-        if self.crop is not None:
-            pixels = _middle(pixels, *self.crop)
+        return self.normal(pixels if self.crop is None else _middle(pixels, *self.crop))
+
+    def normal(self, pixels: Array) -> Array:
+        """Bytes (height, width, 3), scaled and normalised: (3, height, width) in float32."""
         # As transformers rounds: its arrays are float64 up to here.
         scaled = (pixels.astype(np.float64) * self.scale).astype(np.float32)
         normal = (scaled - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
@@ -207,16 +232,21 @@ def preparation_of(fields: Fields) -> Preparation:
             size, shortest = (shortest, shortest), None
     elif cropped:
         crop, _ = _size(fields, "crop_size", square=True)
+    return replace(values_of(fields), size=size, shortest=shortest, crop=crop, longest=longest)
+
+
+def values_of(
+    fields: Fields, resample: int = _BILINEAR, mean: Floats | None = None, std: Floats | None = None
+) -> Preparation:
+    """What it says of values alone, with these defaults: the image keeps its size."""
     normal = fields.flag("do_normalize", True)
+    defaults = {"image_mean": [*(mean or _HALF)], "image_std": [*(std or _HALF)]}
+    fields = replace(fields, values={**defaults, **fields.values})
     return Preparation(
-        size,
-        shortest,
-        fields.integer("resample", _BILINEAR, least=0, most=_FILTERS),
-        crop,
-        fields.number("rescale_factor", 1 / 255) if fields.flag("do_rescale", True) else 1.0,
-        _channels(fields, "image_mean") if normal else (0.0,) * 3,
-        _channels(fields, "image_std", least=1e-6) if normal else (1.0,) * 3,
-        longest,
+        resample=fields.integer("resample", resample, least=0, most=_FILTERS),
+        scale=fields.number("rescale_factor", 1 / 255) if fields.flag("do_rescale", True) else 1.0,
+        mean=_channels(fields, "image_mean") if normal else (0.0,) * 3,
+        std=_channels(fields, "image_std", least=1e-6) if normal else (1.0,) * 3,
     )
 
 
@@ -226,6 +256,10 @@ def _longest(fields: Fields) -> int | None:
         if isinstance(part, Mapping) and part.get(key) is not None:
             return Fields(part, fields.path, "size").integer(key, most=MOST_SIDE)
     return None
+
+
+_HALF = (0.5, 0.5, 0.5)
+Floats = tuple[float, ...]
 
 
 _SQUARE = ("ViT", "DeiT")  # whose integer size is that of both sides, also where they crop
@@ -246,7 +280,7 @@ def _size(fields: Fields, key: str, square: bool) -> tuple[tuple[int, int] | Non
 
 
 def _channels(fields: Fields, key: str, least: float = -MOST) -> tuple[float, ...]:
-    values = fields.values.get(key, [0.5] * 3)
+    values: Any = fields.values.get(key)
     numbers = isinstance(values, list) and all(
         type(number) in (int, float) and least <= number <= MOST for number in values
     )

@@ -65,6 +65,13 @@ def chat_ids(
     """The ids that a chat becomes by a template, up to where the answer begins: special tokens are
     only those that the template writes. Raises InputError where there is no template.
     """
+    return tokenizer.encode(chat_text(template, tokenizer, messages, tools), bare=True)
+
+
+def chat_text(
+    template: ChatTemplate | None, tokenizer: Tokenizer, messages: Messages, tools: Any = None
+) -> str:
+    """A chat as a text for the tokenizer, in which special tokens of others are marked."""
     if template is None:
         raise InputError("chat: the model has no chat template; use generate, or give it one")
     try:
@@ -73,7 +80,46 @@ def chat_ids(
         marked = tokenizer.marked(_checked(messages)), tokenizer.marked(tools)
     except RecursionError:
         raise InputError("chat: lists or objects nest too deeply") from None
-    return tokenizer.encode(template.render(*marked), bare=True)
+    return template.render(*marked)
+
+
+IMAGE_KEYS = ("image", "path")
+"""Keys of a part of a message that may have its image."""
+
+
+def parted(messages: Messages, images: Sequence[Any]) -> tuple[list[Mapping[str, Any]], list[Any]]:
+    """Messages whose contents are lists of parts, and the images of those parts in their order.
+
+    A part {"type": "image"} has its image under "image" or "path", or takes the next of `images`;
+    templates see its type alone. Raises InputError where there are more or fewer.
+    """
+    rest, shown_images = iter(images), list[Any]()
+    parts_of: list[Mapping[str, Any]] = []
+    for message in _checked(messages):
+        content = message.get("content")
+        if isinstance(content, str):
+            # Templates of models that see go through parts, and a text has none for some of them.
+            content = [{"type": "text", "text": content}]
+        parts = []
+        for part in content if isinstance(content, list | tuple) else ():
+            if isinstance(part, Mapping) and part.get("type") == "image":
+                values = [part[key] for key in IMAGE_KEYS if part.get(key) is not None]
+                image = values[0] if values else next(rest, None)
+                if image is None:
+                    raise InputError(
+                        f"messages: they have more parts of type 'image' than images, "
+                        f"{len(images)}; give each in its part, as 'image', or in images="
+                    )
+                shown_images.append(image)
+                part = {"type": "image"}
+            parts.append(part)
+        parts_of.append({**message, "content": parts if parts else content})
+    if left := len([*rest]):
+        raise InputError(
+            f"messages: {left} of {len(images)} images have no part; write "
+            "{'type': 'image'} where each belongs"
+        )
+    return parts_of, shown_images
 
 
 def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:

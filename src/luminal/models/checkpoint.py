@@ -313,13 +313,15 @@ def _own_tokenizer(folder: Path) -> HuggingFaceTokenizer | None:
 
 
 def folder_chat_template(folder: Path) -> str | None:
-    """The folder's `chat_template.jinja`, or the one in its `tokenizer_config.json`; the default of
-    several.
+    """The folder's `chat_template.jinja`, or the one in its `chat_template.json` or
+    `tokenizer_config.json`; the default of several.
     """
     if is_there(folder / "chat_template.jinja"):
         with open_file(folder / "chat_template.jinja") as file:
             return file.read(MAX_BYTES).decode("utf-8", "replace")
-    path = folder / "tokenizer_config.json"
+    path = folder / "chat_template.json"  # of processors before transformers 5
+    if not is_there(path):
+        path = folder / "tokenizer_config.json"
     template = read_json(path).get("chat_template") if is_there(path) else None
     if isinstance(template, list):
         named = {

@@ -14,6 +14,7 @@ from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.tensor import Tensor
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.models.layer_inputs import LayerInputs
+from luminal.models.seen import Seen
 from luminal.nn import (
     Attention,
     Cache,
@@ -165,6 +166,7 @@ class DecoderModel(Module):
                 rotary.scaling,
                 rotary.interleaved,
                 rotary.dims,
+                rotary.sections,
             )
             for rotary in (layer.rotary for layer in config.layers)
             if rotary is not None
@@ -183,15 +185,17 @@ class DecoderModel(Module):
     def forward(
         self,
         ids: Tensor,
-        caches: Sequence[Cache] | None = None,
+        caches: Sequence[Any] | None = None,
         positions: Positions = 0,
         states: list[Tensor] | None = None,
+        seen: Seen | None = None,
     ) -> Tensor:
         """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights).
 
         `states`: gets what goes into each layer, then what is returned; (..., s, streams, hidden)
-        of layers that pass on several.
+        of layers that pass on several. `seen`: what images add.
         """
+        seen = seen or Seen()
         graph, count = ids.graph, ids.extents[-1]
         # A position that data gives is one for each row from here on, so attention has two cases,
         # not three.
@@ -201,6 +205,7 @@ class DecoderModel(Module):
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         if self.scale is not None:
             x = x * self.scale
+        x = seen.placed(x)
         if self.embed_positions is not None:
             x = x + self.embed_positions(_each(positions, ids))
         x = applied(self.embed_norm, x)
@@ -215,12 +220,18 @@ class DecoderModel(Module):
         # Layers with the same Rotary record share their angles: a model of a hundred layers
         # computes cosines once or twice.
         angles = {
-            key: rotary.angles(graph, count, positions) for key, rotary in self.rotaries.items()
+            key: rotary.angles(graph, count, positions)
+            if seen.places is None
+            else rotary.angles_of_axes(seen.places)
+            for key, rotary in self.rotaries.items()
         }
         # Without caches, keys still have to get from the layer that makes them to those that read
         # them.
-        if caches is None and any(kind.keys_of is not None for kind in self.kinds):
+        passes = seen.spans is not None or any(kind.keys_of is not None for kind in self.kinds)
+        if caches is None and passes:
             caches = self.each_cache(lambda number: Passing())
+        if caches is not None and seen.spans is not None:
+            caches = [cache.spanning(seen.spans) for cache in caches]
         passed: Tensor | None = None
         for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             turned = angles[kind.rotary] if kind.rotary else None
@@ -269,6 +280,7 @@ class Decoder(Module):
         caches: Sequence[Cache] | None = None,
         positions: Positions = 0,
         last_only: bool = False,
+        seen: Seen | None = None,
     ) -> Tensor:
         """(..., s) ids to logits (..., s, vocab_size).
 
@@ -278,9 +290,9 @@ class Decoder(Module):
         `longest_text` then. Rows of different lengths are padded on the right: what a padded id
         leaves in a cache lies after its text's end, where nobody sees it until the next id is
         written there.
-        `last_only`: logits of the last column, (..., 1, vocab_size).
+        `last_only`: logits of the last column, (..., 1, vocab_size). `seen`: what images add.
         """
-        hidden = self.model(ids, caches, positions)
+        hidden = self.model(ids, caches, positions, seen=seen)
         return self.logits(hidden[..., -1:, :] if last_only else hidden)
 
     def logits(self, hidden: Tensor) -> Tensor:

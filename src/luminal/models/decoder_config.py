@@ -20,7 +20,8 @@ from luminal.nn.norm import HeadNorm
 class Rotary:
     """A rotary embedding; layers with the same one share its angles.
 
-    `head_dim`: the decoder's by default; `dims`: all of a head.
+    `head_dim`: the decoder's by default; `dims`: all of a head. `sections`: see
+    `luminal.nn.RotaryEmbedding`.
     """
 
     theta: float = 10000.0
@@ -28,6 +29,7 @@ class Rotary:
     dims: int | None = None
     interleaved: bool = False
     head_dim: int | None = None
+    sections: tuple[int, ...] | None = None
 
 
 class Mixer(Protocol):

@@ -6,20 +6,26 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from luminal.backends import registry
-from luminal.base import garbage
+from luminal.base import garbage, lazy
 from luminal.base.errors import InputError, LoadError
 from luminal.base.near_names import suggesting, suggestion
 from luminal.frontend.handle import Array
 from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import whole_texts
-from luminal.models.architectures import decoder_of
-from luminal.models.chat_template import ChatTemplate, Messages, chat_ids, special_tokens
+from luminal.models.architectures import architecture_of, decoder_of
+from luminal.models.chat_template import (
+    ChatTemplate,
+    Messages,
+    chat_text,
+    parted,
+    special_tokens,
+)
 from luminal.models.checkpoint import folder_config, load_checkpoint, locate
 from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
@@ -27,6 +33,7 @@ from luminal.models.programs import Features, Programs
 from luminal.models.prompt_cache import Prompt, read_prompt, write_prompt
 from luminal.models.quantized.told import told
 from luminal.models.sampling import SETTINGS, Sampling, checked_count, features_of
+from luminal.models.seen import Images
 from luminal.models.speculative import Draft, ModelDraft, accepted, check_rewinds
 from luminal.models.stats import Stats
 from luminal.models.text import Completion, Constraint, Ranked, Text
@@ -34,6 +41,9 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
 from luminal.search.options import CompilationMode, mode_of
 from luminal.session.device_choice import chosen_device
+
+if TYPE_CHECKING:
+    from luminal.models.seeing.sight import Sight
 
 MOST_ROWS = 64  # texts of a batch: each has caches of the whole context
 MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need
@@ -66,6 +76,7 @@ class LanguageModel:
             )
         self.stats = Stats()
         self.chat_template: ChatTemplate | None = None
+        self.sight: Sight | str = "the model reads text alone; docs/models.md has those that see"
         self.programs = Programs(model, self.context, mode, self.backend)
         self._prefix: Prompt | None = None
 
@@ -131,11 +142,12 @@ class LanguageModel:
     ) -> Iterator[str]:
         """The continuation in pieces of whole characters, as they come.
 
-        The prompt: a text, or token ids. `stop`: strings at which the text ends; `constraint`: what
-        it must match (`luminal.models.constraints`); all other options are those of Sampling,
-        greedy without. `draft` proposes tokens that are checked several at a time: the text is the
-        same (`luminal.models.speculative`). Raises InputError, at once, if the prompt is longer
-        than the context or an option is out of its range.
+        The prompt: a text, or token ids. `images`: files, images of Pillow or arrays, for a model
+        that sees, one for each placeholder in the prompt. `stop`: strings at which the text ends;
+        `constraint`: what it must match (`luminal.models.constraints`); all other options are those
+        of Sampling, greedy without. `draft` proposes tokens that are checked several at a time: the
+        text is the same (`luminal.models.speculative`). Raises InputError, at once, if the prompt
+        is longer than the context or an option is out of its range.
         """
         text = self._text(prompt, max_tokens, **options)
         if draft is not None:
@@ -162,20 +174,28 @@ class LanguageModel:
         n: int = 1,
         seed: int = 0,
         logprobs: bool = False,
+        images: Sequence[Sequence[Any]] = (),
         **options: Any,
     ) -> list[Completion]:
         """`n` continuations of each prompt, which are computed side by side, 64 at a time.
 
         Options as for `stream`; of the continuations of a prompt each has the next seed. What a
-        text becomes does not depend on the others. `logprobs`: with log-probabilities.
+        text becomes does not depend on the others. `logprobs`: with log-probabilities. `images`: a
+        list for each prompt.
         """
         checked_count("n", n, 1)
         checked_seed("generate", seed)
         if isinstance(prompts, str):
             raise InputError(f"prompts: {prompts!r} is one text; give a list of them")
+        shown_images = [*images] or [()] * len(prompts)
+        if len(shown_images) != len(prompts):
+            raise InputError(
+                f"images: {len(shown_images)} lists for {len(prompts)} prompts; give one for each"
+            )
+        read = [self._read_prompt(*pair) for pair in zip(prompts, shown_images, strict=True)]
         texts = [
-            self._text(prompt, max_tokens, **options, seed=seed + number)
-            for prompt in prompts
+            self._made(*prompt, max_tokens, **options, seed=seed + number)
+            for prompt in read
             for number in range(n)
         ]
         for _ in self._begun(texts, logprobs) if texts else ():
@@ -193,16 +213,35 @@ class LanguageModel:
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The prompt's tokens; raises InputError if there are none or too many for the context."""
         if isinstance(prompt, str):
-            ids = self.tokenizer.encode(prompt)
-        else:
-            ids = _checked_ids(prompt, self.model)
+            return self._within(self.tokenizer.encode(prompt))
+        return self._within(_checked_ids(prompt, self.model))
+
+    def _within(self, ids: list[int], images: Images | None = None) -> list[int]:
+        """The ids, if the context has room for them."""
         if not ids:
             raise InputError("prompt: it has no tokens; give some text")
         if len(ids) > self.context:
-            raise InputError(
-                f"prompt: {len(ids)} tokens, but the context is {self.context}; shorten it"
-            )
+            fix = "shorten it"
+            if images is not None:
+                count = len(images.vectors)
+                fix = f"{count} stand for images: give fewer or smaller ones, or more context"
+            raise InputError(f"prompt: {len(ids)} tokens, but the context is {self.context}; {fix}")
         return ids
+
+    def _read_prompt(
+        self, prompt: str | Sequence[int], images: Sequence[Any] = (), bare: bool = False
+    ) -> tuple[list[int], Images | None]:
+        """The tokens of a prompt, and its images; `bare`: see `Tokenizer.encode`."""
+        if isinstance(self.sight, str):
+            if not isinstance(images, list | tuple) or images:
+                raise InputError(f"images: {self.sight}")
+            if isinstance(prompt, str) and bare:
+                return self._within(self.tokenizer.encode(prompt, bare=True)), None
+            return self.encode(prompt), None
+        if not isinstance(prompt, str):
+            prompt = _checked_ids(prompt, self.model)
+        ids, seen = self.sight.read(prompt, images, bare)
+        return self._within(ids, seen), seen
 
     # --- chats
 
@@ -211,15 +250,23 @@ class LanguageModel:
         return "".join(self.stream_chat(messages, max_tokens, **options))
 
     def stream_chat(
-        self, messages: Messages, max_tokens: int = 200, *, tools: Any = None, **options: Any
+        self,
+        messages: Messages,
+        max_tokens: int = 200,
+        *,
+        tools: Any = None,
+        images: Sequence[Any] = (),
+        **options: Any,
     ) -> Iterator[str]:
         """The answer in pieces; what the last text shares with the chat's is not read again.
 
         `messages`: {"role": "user", "content": ...} and so on, or a text, which is one from the
-        user. `tools`: descriptions of functions, for the model's template. Raises InputError where
-        the model has no template, or its template refuses the messages.
+        user. For a model that sees, a content may be a list of parts, {"type": "text", "text": ...}
+        and {"type": "image", "image": ...}; parts without an image take those of `images`. `tools`:
+        descriptions of functions, for the model's template. Raises InputError where the model has
+        no template, or its template refuses the messages.
         """
-        text = self._text(self.chat_prompt(messages, tools), max_tokens, **options)
+        text = self._made(*self._read_chat(messages, tools, images), max_tokens, **options)
         return (piece for step in self._begun([text], resume=True) for _, piece in step if piece)
 
     def use_template(self, source: str) -> None:
@@ -231,7 +278,15 @@ class LanguageModel:
 
     def chat_prompt(self, messages: Messages, tools: Any = None) -> list[int]:
         """The ids that a chat becomes by the model's template, up to where the answer begins."""
-        return chat_ids(self.chat_template, self.tokenizer, messages, tools)
+        return self._read_chat(messages, tools)[0]
+
+    def _read_chat(
+        self, messages: Messages, tools: Any = None, images: Sequence[Any] = ()
+    ) -> tuple[list[int], Images | None]:
+        if not isinstance(self.sight, str):
+            messages, images = parted(messages, images)
+        text = chat_text(self.chat_template, self.tokenizer, messages, tools)
+        return self._read_prompt(text, images, bare=True)
 
     # --- whole texts
 
@@ -289,11 +344,21 @@ class LanguageModel:
         prompt: str | Sequence[int],
         max_tokens: int,
         *,
+        images: Sequence[Any] = (),
+        **options: Any,
+    ) -> Text:
+        return self._made(*self._read_prompt(prompt, images), max_tokens, **options)
+
+    def _made(
+        self,
+        ids: list[int],
+        images: Images | None,
+        max_tokens: int,
+        *,
         stop: str | Sequence[str] = (),
         constraint: Constraint | None = None,
         **sampling: Any,
     ) -> Text:
-        ids = self.encode(prompt)
         strings: list[Any] = [*stop] if isinstance(stop, list | tuple) else [stop]
         for string in strings:
             if not isinstance(string, str) or not string:
@@ -303,7 +368,7 @@ class LanguageModel:
         # Options are passed on from the command line and from other libraries' calls, where a
         # misspelt one would be left aside in silence.
         for name in sampling.keys() - {"seed", *SETTINGS}:
-            options = ", ".join(("stop", "constraint", "seed", *SETTINGS))
+            options = ", ".join(("stop", "constraint", "images", "seed", *SETTINGS))
             near = suggestion(name, ("max_tokens", "draft", "n", *options.split(", ")))
             raise InputError(f"{name}: no such option; there are {options}{near}")
         settings, room = Sampling(**sampling), self.room(ids, max_tokens)
@@ -312,7 +377,7 @@ class LanguageModel:
             if token >= vocab_size:
                 raise InputError(f"logit_bias: token {token} is not below {vocab_size}")
         matcher = constraint.matcher(self.tokenizer, vocab_size) if constraint else None
-        return Text(self.tokenizer, ids, room, settings, strings, matcher)
+        return Text(self.tokenizer, ids, room, settings, strings, matcher, images)
 
     def room(self, ids: Sequence[int], max_tokens: int) -> int:
         """How many new tokens there may be: the last one needs no place in the caches."""
@@ -332,7 +397,7 @@ class LanguageModel:
         if len(texts) == 1:
             # Of several texts the program depends on the longest, so it is compiled with their
             # first step.
-            self.programs.reader(features, len(texts[0].unread))
+            self.programs.reader(features, texts[0])
             self.stats.compile = self.programs.seconds
         return self._steps(texts, features, draft, resume)
 
@@ -470,6 +535,10 @@ def load(
     if checkpoint.chat_template is not None:
         names = special_tokens(place, tokenizer_of_model)
         loaded.chat_template = ChatTemplate(checkpoint.chat_template, names)
+    sees = architecture_of(checkpoint.config, checkpoint.path).sees
+    if sees:
+        sight_of = lazy.found("luminal.models.seeing:sight_of")
+        loaded.sight = sight_of(sees, checkpoint, model, mode, backend, compute_dtype)
     loaded.stats.weights = told(checkpoint, model, keep_quantized)
     loaded.stats.load = time.perf_counter() - start
     return loaded

@@ -26,7 +26,7 @@ from luminal.session.graph import Graph, compile
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    Picture: TypeAlias = str | Path | Image
+    Picture: TypeAlias = str | Path | Image | np.ndarray[Any, Any]
 
 Array = np.ndarray[Any, Any]
 BATCH = 16  # images at once: more gain nothing on a CPU
@@ -86,7 +86,9 @@ class ImageEncoder:
         return self._program
 
     def embed(self, images: Sequence[Picture]) -> Array:
-        """Files, or images of Pillow, to (len(images), width) in float32. Raises LoadError."""
+        """Files, images of Pillow or arrays of bytes, to (len(images), width) in float32. Raises
+        LoadError.
+        """
         program = self.compile()
         parts = [program(images=batch)["vectors"] for batch in prepared(images, self.prepare)]
         return np.concatenate(parts)

@@ -22,6 +22,7 @@ from luminal.memory.state import State
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import ADJUSTING, Draw, arrays, features_of
+from luminal.models.seen import Part, Seen, common, inputs_of, names_of
 from luminal.models.text import Text
 from luminal.nn.recurrent_cache import RecurrentCache
 from luminal.runtime.executable import Executable
@@ -96,7 +97,10 @@ class Programs:
             held = self._last.draw.tokens[: self._last.read]
             # One token is read in any case: the choice of the next one needs its logits, which
             # nobody keeps.
-            text.read = min(_shared(held, text.draw.tokens), len(text.draw.tokens) - 1)
+            shared = common(self._last.images, text.images, _shared(held, text.draw.tokens))
+            text.read = min(shared, len(text.draw.tokens) - 1)
+            if text.images is not None:
+                text.read = text.images.outside(text.read)  # an image is read as a whole
 
     @contextmanager
     def filling(self, text: Text) -> Iterator[None]:
@@ -116,8 +120,8 @@ class Programs:
             return self._read_batch(texts, features)
         (text,) = texts
         ids = text.unread
-        inputs = self._choices([text.draw], features)
-        program = self.reader(features, len(ids))
+        inputs = self._choices([text.draw], features) | self._seen_by(text, len(ids))
+        program = self.reader(features, text)
         with self.filling(text):
             results = program({"ids": ids, **inputs}, dims={"past": text.read})
             text.read = len(text.draw.tokens)
@@ -129,7 +133,7 @@ class Programs:
         """
         if not self._is_queued or text.follows or len(text.unread) != 1 or not self.can_rewind:
             return False
-        return {"allowed", *ADJUSTING}.isdisjoint(features)
+        return text.images is None and {"allowed", *ADJUSTING}.isdisjoint(features)
 
     def read_ahead(self, text: Text, features: Features) -> Results:
         """Reads one token, as `read` does, while the step after it is queued already. The token
@@ -162,9 +166,12 @@ class Programs:
         """
         draws = [text.draw.ahead(proposed[:count]) for count in range(len(proposed) + 1)]
         features = features_of(draws)
-        program = self.program(("verify", features), lambda: self._record_verify(features))
         ids = np.concatenate((text.unread, np.array(proposed, np.int32)))
-        inputs = {"ids": ids, **self._choices(draws, features)}
+        names = names_of([Part(text.images, text.read, text.read + len(ids))])
+        program = self.program(
+            (_named("verify", names), features), lambda: self._record_verify(features, names)
+        )
+        inputs = {"ids": ids, **self._choices(draws, features), **self._seen_by(text, len(ids))}
         with self.filling(text):
             tokens = program(inputs, dims={"past": text.read})["tokens"]
             text.read = len(text.draw.tokens)
@@ -191,8 +198,16 @@ class Programs:
         if width > 1:
             inputs["last"] = np.array([len(new) - 1 for new in rows], np.int32)
         inputs |= self._choices([text.draw for text in texts], features)
+        parts = [
+            Part(text.images, start, start + len(new))
+            for text, start, new in zip(texts, starts, rows, strict=True)
+        ]
+        names = names_of(parts)
+        inputs |= inputs_of(parts, names, width)
         kind = _BATCH[width == 1]
-        program = self.program((kind, features), lambda: self._record_batch(kind, features))
+        program = self.program(
+            (_named(kind, names), features), lambda: self._record_batch(kind, features, names)
+        )
         results = program(inputs, dims={"reach": int(positions.max()) + 1})
         for text, start, new in zip(texts, starts, rows, strict=True):
             text.read = start + len(new)
@@ -210,25 +225,40 @@ class Programs:
             # By powers of two, so that growing batches do not compile anew for each size.
             self.rows = 1 << (rows - 1).bit_length()
             self._made = {
-                key: program for key, program in self._made.items() if key[0] not in _BATCH
+                key: program for key, program in self._made.items() if not key[0].startswith(_BATCH)
             }
             self._batch_caches = self.model.make_caches(self.context, batch=self.rows)
 
     def _choices(self, draws: Sequence[Draw], features: Features) -> dict[str, np.ndarray]:
         return arrays(draws, features, self.model.config.vocab_size)
 
+    def _seen_by(self, text: Text, count: int) -> dict[str, np.ndarray]:
+        """What images add to the next `count` ids of a text alone."""
+        part = Part(text.images, text.read, text.read + count)
+        inputs = inputs_of([part], names_of([part]), count)
+        return {name: a if name == "vectors" else a[0] for name, a in inputs.items()}
+
     # --- compiling
 
     def pair(self, features: Features = ()) -> tuple[Executable, Executable]:
         """For one text: what reads a prompt, and what reads one token."""
-        return self.reader(features, self.context), self.reader(features, 1)
+        return self._reader(features, self.context), self._reader(features, 1)
 
-    def reader(self, features: Features, tokens: int) -> Executable:
-        """What reads so many tokens of one text: the prompt's program, or that of single ones, each
-        made when it is first wanted: the first token waits for one. They share a budget.
+    def reader(self, features: Features, text: Text) -> Executable:
+        """What reads the unread tokens of a text: the prompt's program, or that of single ones,
+        each made when it is first wanted: the first token waits for one. They share a budget.
         """
+        count = len(text.unread)
+        names = names_of([Part(text.images, text.read, text.read + count)])
+        return self._reader(features, count, names)
+
+    def _reader(self, features: Features, tokens: int, names: tuple[str, ...] = ()) -> Executable:
         name, most = ("decode", 1) if tokens == 1 else ("prefill", self.context)
-        return self.program((name, features), lambda: self._record(name, (1, most), features), 2)
+        return self.program(
+            (_named(name, names), features),
+            lambda: self._record(name, (1, most), features, names),
+            2,
+        )
 
     @property
     def has_programs(self) -> bool:
@@ -251,10 +281,13 @@ class Programs:
             self.seconds += time.perf_counter() - start
         return program
 
-    def _record(self, name: str, lengths: tuple[int, int], features: Features) -> Graph:
+    def _record(
+        self, name: str, lengths: tuple[int, int], features: Features, names: tuple[str, ...]
+    ) -> Graph:
         """ids (s,) after `past` tokens to the token after the last one."""
         graph, ids, past = self._text_graph(name, lengths)
-        logits = self.model(ids, self.caches, past, last_only=True)
+        seen = self._declared(ids, names)
+        logits = self.model(ids, self.caches, past, last_only=True, seen=seen)
         self._choose(logits, features)
         return graph
 
@@ -266,11 +299,17 @@ class Programs:
         graph.assign(self._token, self._choose(logits, features))
         return graph
 
-    def _record_verify(self, features: Features) -> Graph:
+    def _record_verify(self, features: Features, names: tuple[str, ...]) -> Graph:
         """ids (s,) after `past` tokens to the token after each of them."""
         graph, ids, past = self._text_graph("verify", (1, MOST_PROPOSED + 1))
-        self._choose(self.model(ids, self.caches, past), features)
+        logits = self.model(ids, self.caches, past, seen=self._declared(ids, names))
+        self._choose(logits, features)
         return graph
+
+    def _declared(self, ids: Tensor, names: tuple[str, ...]) -> Seen:
+        """The inputs of what images add to ids."""
+        most = self.context * max(1, self.rows if ids.ndim > 1 else 1)
+        return Seen.declared(ids, names, self.model.config.hidden_size, most)
 
     def _text_graph(self, name: str, lengths: tuple[int, int]) -> tuple[Graph, Tensor, Extent]:
         graph = Graph(name)
@@ -279,7 +318,7 @@ class Programs:
         s = graph.dim("s", *lengths) if lengths[1] > lengths[0] else lengths[0]
         return graph, graph.tensor((s,), dtype=int32, name="ids"), past
 
-    def _record_batch(self, kind: str, features: Features) -> Graph:
+    def _record_batch(self, kind: str, features: Features, names: tuple[str, ...] = ()) -> Graph:
         """ids (b, s) at positions of their own to the token after the last one of each row."""
         graph = Graph(kind)
         b = graph.dim("b", 1, self.rows)
@@ -287,7 +326,7 @@ class Programs:
         ids, positions = (graph.tensor(shape, int32, name) for name in ("ids", "positions"))
         reach = graph.dim("reach", 1, self.context)
         caches = [cache.within(reach) for cache in self._batch_caches]
-        hidden = self.model.model(ids, caches, positions)
+        hidden = self.model.model(ids, caches, positions, seen=self._declared(ids, names))
         if kind == _BATCH[0]:
             # Rows have different lengths, and only the last token of each is chosen after: the
             # head, the largest matrix, multiplies one row a text.
@@ -328,6 +367,11 @@ def states_of(caches: Sequence[Any]) -> list[State]:
 
 def _listed(x: Any) -> Sequence[Any]:
     return x if isinstance(x, tuple) else (x,)
+
+
+def _named(name: str, seen: Sequence[str]) -> str:
+    """The name of a program that has these inputs, too."""
+    return " ".join((name, *seen))
 
 
 def _shared(left: Sequence[int], right: Sequence[int]) -> int:

@@ -12,6 +12,7 @@ from luminal.frontend.handle import Array
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models.choice import NOT_A_NUMBER, NOTHING_LEFT
 from luminal.models.sampling import Draw, Sampling
+from luminal.models.seen import Images
 from luminal.models.stops import Stops
 
 Ranked = tuple[int, float]
@@ -62,7 +63,8 @@ class Text:
     """Tokens are pushed one by one; each gives the characters that it makes certain.
 
     `room`: how many new tokens there may be. `draw` is what the next choice depends on, `read` how
-    many of its tokens the caches hold; `reason` is None until the text is done.
+    many of its tokens the caches hold; `reason` is None until the text is done. `images`: those in
+    the prompt.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class Text:
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
         matcher: Matcher | None = None,
+        images: Images | None = None,
     ) -> None:
+        self.images = images
         self._tokens, self._given = [*prompt], len(prompt)
         self.draw = Draw(sampling or Sampling(), self._tokens, len(prompt))
         self.read = 0

@@ -48,7 +48,7 @@ class TransformerConfig:
     attention by default. `cross_attention`: layers attend to a memory, too.
     `layer_scale`: what a layer adds is times a vector (Touvron et al., arXiv 2103.17239).
     `kinds`: one for each layer, where they are not all plain. `first_norm`: False where what comes
-    in is normalised already.
+    in is normalised already; `last_norm`: False where what goes out is not.
     """
 
     hidden_size: int
@@ -70,6 +70,7 @@ class TransformerConfig:
     layer_scale: bool = False
     norm_bias: bool = True
     first_norm: bool = True
+    last_norm: bool = True
     kinds: tuple[LayerKind, ...] = ()
 
     def __post_init__(self) -> None:
@@ -185,7 +186,8 @@ class Transformer(Module):
             )
             for number, kind in enumerate(self.kinds)
         )
-        self.norm = config.make_norm(dtype) if config.norm_place == "before" else None
+        normed = config.norm_place == "before" and config.last_norm
+        self.norm = config.make_norm(dtype) if normed else None
 
     def memories(self, encoded: Tensor) -> list[KeysValues]:
         """What each layer attends to in an encoder's output (..., k, hidden)."""

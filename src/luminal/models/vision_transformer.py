@@ -1,4 +1,4 @@
-"""Images as sequences of patches: ViT, DINOv2, the image part of CLIP.
+"""Images as sequences of patches: ViT, DINOv2, SigLIP, the image part of CLIP.
 
 Dosovitskiy et al., arXiv 2010.11929.
 """
@@ -20,6 +20,7 @@ class VisionConfig:
     """Images are square; `embedding_norm`: one before the first layer.
 
     `with_mean`: the image's vector is the first token's and the mean of all others'.
+    `first_token`: False where there are only patches.
     """
 
     image_size: int
@@ -29,6 +30,7 @@ class VisionConfig:
     patch_bias: bool = True
     embedding_norm: bool = False
     with_mean: bool = False
+    first_token: bool = True
 
 
 class VisionTransformer(Module):
@@ -42,8 +44,9 @@ class VisionTransformer(Module):
         self.patches = Conv2d(
             config.channels, hidden, size, stride=size, bias=config.patch_bias, dtype=dtype
         )
-        self.first = init.parameter((hidden,), init.zeros, dtype)
-        self.positions = init.parameter((self.side**2 + 1, hidden), init.normal, dtype)
+        more = int(config.first_token)
+        self.first = init.parameter((hidden,), init.zeros, dtype) if more else None
+        self.positions = init.parameter((self.side**2 + more, hidden), init.normal, dtype)
         norm = LayerNorm(hidden, config.layers.norm_eps, dtype=dtype)
         self.embed_norm = norm if config.embedding_norm else None
         self.transformer = Transformer(config.layers, dtype)
@@ -56,15 +59,20 @@ class VisionTransformer(Module):
         return concat((tokens[:, 0], tokens[:, 1:].mean(1)), -1)
 
     def tokens(self, images: Tensor) -> Tensor:
-        """The vectors of the first token and of all patches, row by row: (batch, s, hidden)."""
+        """The vectors of the first token, if there is one, and of all patches, row by row:
+        (batch, s, hidden).
+        """
         x = self.patches(images)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         height, width = x.extents[-2:]
         positions = self.read(self.positions, x).cast(x.dtype)
-        # The first token belongs to no patch: what the image is collects there.
-        first = (self.read(self.first, x) + positions[0]).expand(x.extents[0], 1, x.extents[1])
-        x = x.flatten(2).mT + self._at(positions[1:], height.value, width.value)
-        x = concat((first, x), 1)
+        x = x.flatten(2).mT
+        if self.first is None:
+            x = x + self._at(positions, height.value, width.value)
+        else:
+            # The first token belongs to no patch: what the image is collects there.
+            first = (self.read(self.first, x) + positions[0]).expand(x.extents[0], 1, x.extents[2])
+            x = concat((first, x + self._at(positions[1:], height.value, width.value)), 1)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         tokens: Tensor = self.transformer(x)

@@ -60,12 +60,20 @@ class CausalAttention(Module):
         self.window, self.chunk, self.softcap, self.slopes = window, chunk, softcap, slopes
         self.sinks = init.parameter((heads,), init.zeros, dtype) if sinks else None
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions = 0) -> Tensor:
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        positions: Positions = 0,
+        spans: Tensor | None = None,
+    ) -> Tensor:
         """softmax(q k^T * scale) v per head, (..., heads, queries, features of v).
 
         k and v (..., kv_heads, keys, features) lie at positions 0, 1, 2 ...; a query sees those up
         to its own position: the queries follow each other from `positions` on, or it is a Tensor
-        (..., queries).
+        (..., queries). `spans` (..., 2, queries): a query also sees the keys from the first number
+        up to before the second, as a part of an image sees all of that.
         """
         # Heads that share keys are an axis of their own, along which keys lack it: nothing is
         # repeated in memory, and each key is read once for its group.
@@ -81,7 +89,7 @@ class CausalAttention(Module):
         if self.slopes is not None:  # the query's own position changes no softmax
             keys = scores.graph.arange(scores.extents[-1], dtype=scores.dtype)
             scores = scores + keys * self.slopes.reshape(*shared, 1, 1).astype(np.float32)
-        weights = self._weights(_masked(scores, positions, self.window, self.chunk))
+        weights = self._weights(_masked(scores, positions, self.window, self.chunk, spans))
         if self.seen is not None:
             self.seen.append(weights.flatten(-4, -3))
         return (weights @ v.unsqueeze(-3)).flatten(-4, -3)
@@ -278,17 +286,32 @@ def soft_capped(x: Tensor, cap: float) -> Tensor:
     return (x * (1 / cap)).tanh() * cap
 
 
-def _masked(scores: Tensor, positions: Positions, window: int | None, chunk: int | None) -> Tensor:
+def _masked(
+    scores: Tensor,
+    positions: Positions,
+    window: int | None,
+    chunk: int | None,
+    spans: Tensor | None,
+) -> Tensor:
     """`scores` (..., kv_heads, group, queries, keys), -inf where the query does not see the key."""
     graph, (queries, keys) = scores.graph, scores.extents[-2:]
-    all_seen = window is None and chunk is None
+    all_seen = window is None and chunk is None and spans is None
     # Positions that are Expressions leave a mask that is a condition on loops; those in a Tensor
     # are compared element by element.
     if not isinstance(positions, Tensor):
         # A step of generation needs no mask, and its kernel no comparison.
         if queries == const(1) and keys == graph.extent(positions) + 1 and all_seen:
             return scores  # one query, which sees all keys
-        mask = causal_mask(graph, queries, keys, positions, window, chunk)
+        mask = _with_spans(causal_mask(graph, queries, keys, positions, window, chunk), spans)
         return where(mask, scores, -math.inf)
-    mask = causal_mask(graph, queries, keys, positions, window, chunk)
+    mask = _with_spans(causal_mask(graph, queries, keys, positions, window, chunk), spans)
     return where(mask.unsqueeze(-3).unsqueeze(-3), scores, -math.inf)
+
+
+def _with_spans(mask: Tensor, spans: Tensor | None) -> Tensor:
+    """`mask` (..., queries, keys), where each query sees the keys of its span as well."""
+    if spans is None:
+        return mask
+    keys = mask.graph.arange(mask.extents[-1])
+    first, end = (spans[..., side, :].unsqueeze(-1) for side in (0, 1))
+    return mask | ((keys >= first) & (keys < end))

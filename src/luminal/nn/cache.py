@@ -46,19 +46,24 @@ class Passing:
 
     keys: Tensor | None = None
     values: Tensor | None = None
+    spans: Tensor | None = None
+
+    def spanning(self, spans: Tensor) -> Passing:
+        """A record whose queries also see their spans (see `CausalAttention.attend`)."""
+        return replace(self, spans=spans)
 
     def attend(
         self, attention: CausalAttention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
     ) -> Tensor:
         """See `Cache`: k and v are all there are."""
         self.keys, self.values = k, v
-        return attention.attend(q, k, v)
+        return attention.attend(q, k, v, spans=self.spans)
 
     def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
         """Attends what is kept, without keys and values of its own; see `Cache`."""
         if self.keys is None or self.values is None:
             raise InputError("cache: nothing was kept; the layer that keeps keys comes first")
-        return attention.attend(q, self.keys, self.values)
+        return attention.attend(q, self.keys, self.values, spans=self.spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +72,13 @@ class KVCache:
 
     (batch, kv_heads, max_len, head_dim) for texts of a batch: row i of ids belongs to row i here,
     and there may be fewer rows. `reach`: where positions are a Tensor, only the keys before it are
-    attended, all by default.
+    attended, all by default. `spans`: see `spanning`.
     """
 
     keys: State
     values: State
     reach: Extent | None = None
+    spans: Tensor | None = None
 
     @classmethod
     def make(
@@ -93,15 +99,21 @@ class KVCache:
         """A cache of these States, of which only positions before `reach` are attended."""
         return replace(self, reach=reach)
 
+    def spanning(self, spans: Tensor) -> KVCache:
+        """A cache of these States, whose queries also see the keys of their spans (see
+        `CausalAttention.attend`).
+        """
+        return replace(self, spans=spans)
+
     def attend(
         self, attention: CausalAttention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
     ) -> Tensor:
         """See `Cache`. Positions from max_len on are refused, or if computed, not kept."""
-        return attention.attend(q, *self.keep(k, v, positions), positions)
+        return attention.attend(q, *self.keep(k, v, positions), positions, self.spans)
 
     def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
         """Attends what is kept, without keys and values of its own; see `Cache`."""
-        return attention.attend(q, *self._kept(q, positions), positions)
+        return attention.attend(q, *self._kept(q, positions), positions, self.spans)
 
     def keep(self, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
         """All keys and values that may be attended; the States hold them after the run."""

@@ -80,9 +80,16 @@ class LatentAttention(CausalAttention):
         values = attended.unflatten(-1, (self.heads, -1)).transpose(-2, -3) @ of_values.mT
         return self.o_proj(values.transpose(-2, -3).flatten(-2))  # type: ignore[no-any-return]
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions = 0) -> Tensor:
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        positions: Positions = 0,
+        spans: Tensor | None = None,
+    ) -> Tensor:
         """k: the turned features; v: the latent vectors, which are the other features of keys."""
-        return super().attend(q, concat((v, k), -1), v, positions)
+        return super().attend(q, concat((v, k), -1), v, positions, spans)
 
     def make_cache(
         self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None

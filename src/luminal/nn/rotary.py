@@ -5,8 +5,10 @@ Su et al., arXiv 2104.09864.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from luminal.base.dtypes import float32
 from luminal.base.errors import ShapeError
@@ -36,7 +38,8 @@ class RotaryEmbedding(Module):
     """Turns q and k. `interleaved` pairs features (2i, 2i+1), else (i, i + dims / 2).
 
     `scaling`: None, or Hugging Face's `rope_scaling` of a kind in `luminal.nn.rotary_scaling`.
-    `dims`: only the first so many features are turned, all by default.
+    `dims`: only the first so many features are turned, all by default. `sections`: how many
+    frequencies turn by each axis of positions that have several (see `angles_of_axes`).
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class RotaryEmbedding(Module):
         scaling: Mapping[str, Any] | None = None,
         interleaved: bool = False,
         dims: int | None = None,
+        sections: Sequence[int] | None = None,
     ) -> None:
         self.dims = head_dim if dims is None else dims
         if self.dims % 2 or not 0 < self.dims <= head_dim:
@@ -56,6 +60,12 @@ class RotaryEmbedding(Module):
         self.scaled = scaled_frequencies(self.dims, theta, scaling)
         self.frequencies = self.scaled.frequencies
         self.interleaved = interleaved
+        if sections is not None and sum(sections) != self.dims // 2:
+            raise ShapeError(
+                f"rotary: sections {[*sections]} have {sum(sections)} frequencies; {self.dims} "
+                f"features have {self.dims // 2}"
+            )
+        self.sections = sections
 
     def angles(self, graph: Recorder, length: Extent, positions: Positions = 0) -> Angles:
         """The angles of `length` positions from an Extent on, or of those of a Tensor (...,
@@ -70,7 +80,21 @@ class RotaryEmbedding(Module):
             count, first = graph.extents((length, positions))
             places = position(graph, first + along(0, count), (count,), float32).unsqueeze(-1)
             total = graph.constant(first + count, float32)
-        angles = places * self._frequencies(total)
+        return self._turned(places * self._frequencies(total))
+
+    def angles_of_axes(self, places: Tensor) -> Angles:
+        """The angles at `places` (..., axes, s), integers: positions in time, rows and columns, of
+        which each frequency has the one of its section (Wang et al., arXiv 2409.12191).
+        """
+        assert self.sections is not None
+        axis = np.repeat(np.arange(len(self.sections)), self.sections)
+        by_axis = places.cast(float32).index_select(-2, axis).mT
+        if places.ndim > 2:
+            by_axis = by_axis.unsqueeze(-3)  # the axis of heads
+        total = places.cast(float32).amax().unsqueeze(-1) + 1
+        return self._turned(by_axis * self._frequencies(total))
+
+    def _turned(self, angles: Tensor) -> Angles:
         # Yarn's temperature of attention: q and k each get its root, here through cos and sin.
         factor = self.scaled.attention_factor
         if factor == 1:

@@ -84,7 +84,8 @@ class Architecture:
     layers beyond the last one, which guess further tokens and are left out. `divided`: an array and
     its name as those of several projections, where fusing is not by rows of the kinds above.
     `parts`: how the names of weights begin that are read, all if there are none. `unpacked`: the
-    arrays of a file, of which some are packed.
+    arrays of a file, of which some are packed. `sees`: the record of `luminal.models.seeing` for
+    models that see, as "module:RECORD".
 
     `gguf`: what files in GGUF say otherwise; None where there are none of these models.
     """
@@ -103,6 +104,7 @@ class Architecture:
     divided: Callable[[str, Array, DecoderConfig], Iterable[tuple[str, Array]]] | None = None
     parts: tuple[str, ...] = ()
     unpacked: Callable[[Tensors], Tensors] = dict
+    sees: str = ""
     gguf: GGUF | None = None
 
     @property

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import attention_biases, flag
+from luminal.models.architectures.text_part import text_part
 from luminal.models.gguf.changes import INTERLEAVED
 from luminal.models.gguf.form import GGUF
 
@@ -21,3 +24,7 @@ LLAMA = Architecture(
         ),
     ),
 )
+IDEFICS3_TEXT = text_part(
+    "Idefics3ForConditionalGeneration", LLAMA, "idefics3:IDEFICS3", rms_norm_eps=1e-5
+)
+SMOLVLM_TEXT = replace(IDEFICS3_TEXT, name="SmolVLMForConditionalGeneration")

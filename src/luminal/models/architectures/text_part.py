@@ -1,4 +1,4 @@
-"""The decoder of a model that also sees or hears: its text part alone."""
+"""The decoder of a model that also sees or hears: its text part."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 
 
-def text_part(name: str, decoder: Architecture, **defaults: Any) -> Architecture:
+def text_part(name: str, decoder: Architecture, sees: str = "", **defaults: Any) -> Architecture:
     """The architecture `name`, whose `text_config` is one of `decoder`; `defaults` are of keys that
-    it may lack. The whole `config.json` says whether the head is tied.
+    it may lack. `sees`: see `Architecture`. The whole `config.json` says whether the head is tied.
 
     Weights of the other parts are left out.
     """
@@ -26,6 +26,7 @@ def text_part(name: str, decoder: Architecture, **defaults: Any) -> Architecture
 
     names = {
         "model.language_model.": "model.",
+        "model.text_model.": "model.",
         "language_model.model.": "model.",
         "language_model.lm_head.": "lm_head.",
     }
@@ -36,4 +37,5 @@ def text_part(name: str, decoder: Architecture, **defaults: Any) -> Architecture
         names={**names, **decoder.names},
         parts=(*names, "lm_head."),
         gguf=None,
+        sees=sees,
     )
