@@ -66,14 +66,19 @@ def test_without_the_hook_an_exception_hangs_all() -> None:
 @pytest.mark.parametrize(
     ("how", "status", "text"),
     [
-        ("exception", 1, "ZeroDivisionError: of rank 1"),
+        pytest.param("exception", 1, "ZeroDivisionError: of rank 1", marks=pytest.mark.long),
         pytest.param("exit", 3, "rank 1 of 2 ends all: sys.exit(3)", marks=pytest.mark.long),
         pytest.param(
             "memory", 1, "MemoryError: Unable to allocate 1.00 EiB", marks=pytest.mark.long
         ),
         ("killed", 137, "luminal: rank 1 computes (its last: all_reduce of 'loss 2'): process"),
         pytest.param("thread", 1, "ZeroDivisionError: of rank 1", marks=pytest.mark.long),
-        ("program", 1, "first in line 2: rank 0 has 'b = 2', rank 1 has 'b = 3'"),
+        pytest.param(
+            "program",
+            1,
+            "first in line 2: rank 0 has 'b = 2', rank 1 has 'b = 3'",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_failure(how: str, status: int, text: str, again: int) -> None:

@@ -114,6 +114,7 @@ def test_what_does_not_go_with_leaves_is_refused() -> None:
     fails("the model assigns .*running statistics", 2, "batch", leaves=2)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
     on_threads(4, plan="zero1", leaves=8, steps=3, checkpoint=tmp_path)
     record, arrays = on_threads(2, plan="zero3", leaves=8, checkpoint=tmp_path)[0]

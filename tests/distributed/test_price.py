@@ -70,6 +70,7 @@ def test_a_slow_link_between_nodes_costs_and_never_less_than_a_fast_one() -> Non
     assert slow["mesh data=2\nplan data"].seconds > 2 * fast["mesh data=2\nplan data"].seconds
 
 
+@pytest.mark.long
 def test_where_memory_is_short_the_fastest_that_fits_is_chosen() -> None:
     roomy = planned(LINK)
     first, *others = roomy.values()

@@ -52,6 +52,7 @@ def test_searched_programs_agree_with_torch(chunk: int) -> None:
     check_seeds("torch", range(6000 + 10 * chunk, 6010 + 10 * chunk), How(seconds=0.5))
 
 
+@pytest.mark.long
 def test_half_of_the_leaves_are_weights_or_constants() -> None:
     kinds = [
         node.kind

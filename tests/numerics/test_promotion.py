@@ -15,6 +15,7 @@ import luminal as lm
 from luminal.base import dtypes
 from luminal.base.errors import DTypeError
 from luminal.frontend.graph import Recorder
+from tests.long_share import long_but
 
 DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 KINDS = ("tensor", "0-d", "number")
@@ -81,6 +82,9 @@ def dtype_like_torch(name: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("name", [*OPS, *LIBRARY])
+NAMES = [*OPS, *LIBRARY]
+
+
+@pytest.mark.parametrize("name", long_but(NAMES, NAMES[::4]))
 def test_the_dtype_of_every_pair(name: str) -> None:
     assert dtype_like_torch(name) == []

@@ -9,6 +9,7 @@ import pytest
 from luminal.base.numerics import Class
 from luminal.egraph.handlers import HANDLERS
 from luminal.rules import RULES, Rule, identities, notation
+from tests.long_share import mostly_long
 from tests.rules.agreement import Compared
 from tests.rules.checker import (
     CLEAN,
@@ -73,7 +74,7 @@ def check_handled(rule: Rule, seed: str, samples: int) -> None:
     assert compared.others or rule.name in ("at-of-index",)
 
 
-@pytest.mark.parametrize("rule", HANDLED, ids=name_of)
+@pytest.mark.parametrize("rule", mostly_long(HANDLED, 4), ids=name_of)
 def test_a_handler_gives_what_equals_its_term(rule: Rule) -> None:
     check_handled(rule, "", HANDLED_SAMPLES)
 

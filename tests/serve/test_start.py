@@ -77,6 +77,7 @@ def test_a_process_that_may_open_few_files(monkeypatch: pytest.MonkeyPatch) -> N
         run(None, [], 0, 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_collections_of_garbage_leave_the_programs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole search through those of a server takes 0.2 s, in which no text goes on."""
     frozen: list[int] = []

@@ -111,6 +111,7 @@ def test_memory_is_used_again_behind_the_run_that_reads_it() -> None:
     torch.testing.assert_close(x.cpu(), torch.full((7,), 512.0))
 
 
+@pytest.mark.long
 def test_training_changes_parameters_where_they_lie() -> None:
     torch.manual_seed(3)
     models = [network(), network()]

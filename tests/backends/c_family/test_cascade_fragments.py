@@ -206,6 +206,7 @@ def test_gradients_stay_in_registers(width: int, numerics: Numerics) -> None:
         assert code.spilled == code.stack == 0
 
 
+@pytest.mark.long
 def test_the_gradient_is_passes_in_fragments() -> None:
     made = registry.compiling("cuda:sm_90a")
     assert isinstance(made, CBackend)

@@ -219,6 +219,7 @@ def test_runs_that_overlap_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     caught("Mismatched|outside|which lane|differ")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("fresh")
 def test_a_mask_that_is_not_one_for_a_run_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "is_multiple", lambda expr, n: True)

@@ -35,12 +35,13 @@ SIDES = {"a": "mk", "b": "kn", "c": "mn"}
 rows = pytest.mark.parametrize("dot", MATRIX_DOTS.values(), ids=str)
 
 
+BLOCKS = [*product(MATRIX_DOTS.values(), SIDES)]
 GROUPS_BLOCKS = [*product(WGMMA, "ac"), *product(TCGEN05, "c")]
 
 
 @pytest.mark.parametrize(
     ("dot", "block"),
-    [*product(MATRIX_DOTS.values(), SIDES), *long_rows(GROUPS_BLOCKS, GROUPS_BLOCKS[::9])],
+    [*long_rows(BLOCKS, BLOCKS[::3]), *long_rows(GROUPS_BLOCKS, GROUPS_BLOCKS[::9])],
     ids=str,
 )
 def test_lanes_hold_each_element_equally_often(dot: Dot, block: str) -> None:
@@ -127,7 +128,10 @@ AMD: list[tuple[Dot, str, Formula]] = [
 ]
 
 
-@pytest.mark.parametrize(("dot", "block", "formula"), [*PTX, *WARP_GROUPS, *TENSORS, *AMD])
+MAKERS = [*PTX, *WARP_GROUPS, *TENSORS, *AMD]
+
+
+@pytest.mark.parametrize(("dot", "block", "formula"), long_rows(MAKERS, MAKERS[::4]))
 def test_fragments_are_those_of_the_makers(dot: Dot, block: str, formula: Formula) -> None:
     for lane, element, at in fragment(dot.fragments["abc".index(block)]).places():
         assert tuple(at[side] for side in SIDES[block]) == formula(lane, element)

@@ -22,6 +22,7 @@ from bench.fuzz.kinds import report
 from bench.fuzz.measure import Outcome
 from bench.fuzz.operations import OPERATIONS, Operation
 from bench.fuzz.values import Expected, difference
+from tests.long_share import long_but
 
 
 def test_a_seed_draws_the_same_cases_and_their_texts_say_all() -> None:
@@ -52,7 +53,11 @@ def test_a_layout_has_the_shape_that_was_asked_for() -> None:
             assert tuple(seen.shape) == shape
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.family} {each.text}")
+@pytest.mark.parametrize(
+    "operation",
+    long_but(OPERATIONS, OPERATIONS[::5]),
+    ids=lambda each: f"{each.family} {each.text}",
+)
 def test_both_libraries_read_every_operation(operation: Operation) -> None:
     """On the reference backend, so that nothing is compiled."""
     rng, small = np.random.default_rng(7), replace(operation, most=200)

@@ -125,6 +125,7 @@ def functions() -> dict[str, FunctionType]:
     }
 
 
+@pytest.mark.long
 def test_functions_take_them() -> None:
     held = KINDS["State"]()
     met = set()

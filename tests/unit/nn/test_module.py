@@ -18,6 +18,7 @@ from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.memory.state import Parameter
+from tests.long_share import long_but
 
 
 class Net(nn.Module):
@@ -158,13 +159,16 @@ ARGUMENTS = (
 MADE_OTHERWISE = {"Attention", "MoE"}  # of what models say: tests/models/test_modules.py
 
 
+LAYERS = [
+    each
+    for name, each in vars(nn).items()
+    if isinstance(each, type) and issubclass(each, nn.Module) and name not in MADE_OTHERWISE
+]
+
+
 @pytest.mark.parametrize(
     "kind",
-    [
-        each
-        for name, each in vars(nn).items()
-        if isinstance(each, type) and issubclass(each, nn.Module) and name not in MADE_OTHERWISE
-    ],
+    long_but(LAYERS, LAYERS[::4]),
 )
 def test_layers_are_pickled(kind: type[nn.Module]) -> None:
     made = []

@@ -53,6 +53,7 @@ def said() -> list[str]:
     return [line for line in lines if "cublaslt" in line]
 
 
+@pytest.mark.long
 def test_what_searches_have_timed_is_said() -> None:
     space = Space(product().graph(), BACKEND)
     assert said() == []

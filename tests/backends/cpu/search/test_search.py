@@ -241,6 +241,7 @@ def test_which_interrupt_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert interrupt.first()
 
 
+@pytest.mark.long
 def test_processes_end_when_the_end_is_interrupted(monkeypatch: Any) -> None:
     started: list[Process] = []
     new, close = Process.__init__, Runner.close
@@ -293,6 +294,7 @@ def test_arrays_lie_on_disk_where_memory_has_no_room(monkeypatch: Any) -> None:
     assert places[:2] == [operands.MEMORY, None] or not operands.MEMORY.is_dir()
 
 
+@pytest.mark.long
 def test_a_fast_program_is_enough_where_the_options_say_so() -> None:
     for from_database in (False, True):
         enough = lm.SearchOptions(stop_below_us=1e9)

@@ -19,6 +19,7 @@ from luminal.base.errors import CompileError
 from luminal.codegen.llvm_product import SYMBOLS
 from tests.backends.cpu.systems import stand_in
 from tests.backends.cpu.systems.memory import Mac, Windows
+from tests.long_share import mostly_long
 
 LINUX = posix.libc()
 COUNTER = """
@@ -105,7 +106,7 @@ def test_windows_flushes_what_it_may_run(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not kernel._sizes
 
 
-@pytest.mark.parametrize("name", ["darwin", "windows"])
+@pytest.mark.parametrize("name", mostly_long(["windows", "darwin"], 1))
 def test_programs_run_as_on_another_system(name: str, tmp_path: Path) -> None:
     done = in_a_process_of_its_own(name, tmp_path)
     assert done.stdout.startswith("pieces of code: "), done.stderr[-3000:]
