@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.distributed.running import needs_mpi, under_mpiexec
 
 PROGRAM = """
@@ -23,6 +25,7 @@ pathlib.Path(sys.argv[1], str(lm.distributed.rank())).write_text(f"{took}: {tota
 """
 
 
+@pytest.mark.long
 @needs_mpi()
 def test_one_rank_compiles_for_all(tmp_path: Path) -> None:
     script = tmp_path / "program.py"

@@ -233,6 +233,7 @@ def test_a_launcher_that_is_killed_leaves_nothing(whom: str, again: int) -> None
     assert not ranks.end(10).left
 
 
+@pytest.mark.long
 def test_restarts(tmp_path: Path) -> None:
     """A program that fails twice, the second time killed: then half as many ranks start."""
     program = tmp_path / "program.py"

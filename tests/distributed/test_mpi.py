@@ -26,6 +26,7 @@ def test_cases(count: int) -> None:
     assert not ended.left
 
 
+@pytest.mark.long
 @needs_mpi()
 def test_mpi_that_a_user_has_started() -> None:
     text = (
@@ -57,6 +58,7 @@ def test_one_rank_needs_no_mpi() -> None:
     assert printed(text) == "0 1 0\n"
 
 
+@pytest.mark.long
 @needs_mpi()
 def test_an_environment_without_mpi_says_what_to_install() -> None:
     text = "import sys\nsys.modules['mpi4py'] = None\nimport luminal as lm\nlm.distributed.init()"

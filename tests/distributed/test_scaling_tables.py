@@ -28,6 +28,7 @@ def answer(command: str) -> str:
     return result.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "devices"),
     [

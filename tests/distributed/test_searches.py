@@ -48,6 +48,7 @@ def _own_database(tmp_path: Path) -> Any:
         yield
 
 
+@pytest.mark.long
 def test_all_ranks_run_what_the_first_one_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     searchers: list[Any] = []
 

@@ -102,6 +102,7 @@ def check_seeds(seeds: range, native: bool) -> None:
                 raise
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", mostly_long(range(200), 1))
 def test_expanded(chunk: int) -> None:
     check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)), native=False)

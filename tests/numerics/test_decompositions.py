@@ -282,6 +282,7 @@ def test_a_solution_has_nan_where_elimination_brings_it_like_torch() -> None:
     assert np.array_equal(found[1], wanted[1].numpy())
 
 
+@pytest.mark.long
 def test_made_up_operands_of_a_search_raise_nothing() -> None:
     kernel = lapack.Evaluation("linalg.inv", lapack.inverse, 1, SINGULAR)
     out = np.zeros_like(SINGULARS)

@@ -182,6 +182,7 @@ groups.Groups(Settings({}, Limits()), 1, 1, 0).run([socket], 1)
 """
 
 
+@pytest.mark.long
 def test_a_front_that_is_killed() -> None:
     """Its group goes with it, though it hangs and does not see that its input has ended."""
     path = os.pathsep.join(sys.path)

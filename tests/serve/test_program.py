@@ -131,6 +131,7 @@ def test_other_settings_of_attention() -> None:
     check(program.model, served(program, Scheduler(pool, 4, 1, 4), texts))
 
 
+@pytest.mark.long
 def test_the_seed_alone_gives_a_text(large: StepProgram) -> None:
     """Whatever else runs, and whatever the program of its step could do besides; no compiles."""
     sampling = [

@@ -94,6 +94,7 @@ def attention(shape: tuple[int, ...], dtype: str, **options: Any) -> Graph:
     return cx.graph()
 
 
+@pytest.mark.long
 def test_factors_beyond_the_range_of_f16_are_shares() -> None:
     """Of the greatest one of their row: nothing bounds what a step computes here."""
     run = case("relu", "float16", widened=True)

@@ -229,6 +229,7 @@ KINDS: dict[str, tuple[tuple[int, ...], str, dict[str, Any]]] = {
 HELD = re.compile(r"HGMMA\.64x\d+x16\.F32(?:\.BF16)? R\d+, R\d+, gdesc\[UR\d+\]\.tnspB")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", long_but([*KINDS], ("64",)))
 def test_machine_code_multiplies_what_lanes_hold(kind: str) -> None:
     """Exponentials are multiplied from registers, by values that lie as they are in memory; no

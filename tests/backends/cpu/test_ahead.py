@@ -221,6 +221,7 @@ lm.compile(cx)
 """
 
 
+@pytest.mark.long
 def test_a_process_ends_with_kernels_under_way(tmp_path: Path) -> None:
     env = {**os.environ, "LUMINAL_CACHE_DIR": str(tmp_path)}
     ended = subprocess.run([sys.executable, "-c", EXIT], env=env, capture_output=True, timeout=60)

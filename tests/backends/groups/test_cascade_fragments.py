@@ -77,6 +77,7 @@ def in_pages(queries: int) -> Case:
     return Case(cx.graph(), {**inputs, "ends": ends_}, {}, {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queries", mostly_long([2, 7], 1))
 def test_keys_in_pages_by_both_meanings(queries: int) -> None:
     """Blocks of keys begin and end where pages do not, and few queries fill a part of a row."""

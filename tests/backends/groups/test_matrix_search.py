@@ -30,6 +30,7 @@ def count_of_dots(program: Program) -> int:
     return sum(bool(dots_of(kernel)) for kernel in program.kernels)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("like", mostly_long([False, True], 1))
 def test_a_search_takes_the_dot_that_is_faster(tmp_path: Path, like: bool) -> None:
     """On machines that multiply matrices fast, or slowly, whatever is the rule."""

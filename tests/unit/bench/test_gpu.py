@@ -58,6 +58,7 @@ def test_a_process_that_dies_says_with_what_status(stubborn: Worker) -> None:
     assert stubborn.ask({"what": "row"}, 20.0)["what"] == "row"
 
 
+@pytest.mark.long
 def test_it_needs_neither_egglog_nor_pytorch() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT],
@@ -175,6 +176,7 @@ def test_a_device_that_is_absent_is_named(
     assert "backend 'metal' is not usable: Metal is a part of macOS" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_chip_that_only_compiles_is_refused_before_the_first_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

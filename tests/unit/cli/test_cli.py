@@ -251,6 +251,7 @@ def test_an_error_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     assert message.startswith("luminal: LUMINAL_THREADS=0: LUMINAL_THREADS takes an integer >= 1")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_an_output_that_is_full_is_one_line() -> None:
     command = [sys.executable, "-m", "luminal.cli.main", "cache", "info"]
@@ -287,6 +288,7 @@ def test_an_output_that_nobody_reads_ends_as_sigpipe_does(subcommand: str) -> No
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.long
 def test_an_output_that_is_closed_is_one_line() -> None:
     command = ["sh", "-c", 'exec "$0" -c "$1" write >&-', sys.executable, WRITE]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
@@ -402,6 +404,7 @@ def test_a_model_that_does_not_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     assert message == "luminal: chat: vectors is a Vectors, which does not chat"
 
 
+@pytest.mark.long
 def test_drafts_and_stops_of_generate(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shared_data: Path
 ) -> None:

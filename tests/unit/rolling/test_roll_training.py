@@ -67,6 +67,7 @@ def test_a_rolled_step_does_what_the_step_does(clip_norm: float | None) -> None:
         close(ours.numpy(), theirs.numpy())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("clip_norm", "rate"),
     long_rows(product([None, 1.0], [None, 0.01]), [(1.0, None)]),

@@ -76,6 +76,7 @@ def test_structure_and_schedules_share_the_time(
         assert made.log.candidates == structure.candidates + schedules.candidates
 
 
+@pytest.mark.long
 def test_structure_and_schedules_share_the_candidates(tmp_path: Path) -> None:
     for most in (24, 48):
         made = make(layers(), tmp_path / str(most), Runner(lambda p: 1.0), max_candidates=most)

@@ -135,6 +135,7 @@ def test_dtypes(dtype: str) -> None:
     assert set(seen) == {(array.dtype, array.dtype)}
 
 
+@pytest.mark.long
 def test_python_runs_on_the_calling_thread_with_the_team_around_it() -> None:
     cx = lm.Graph()
     threads = []

@@ -36,6 +36,7 @@ ZEN4 = replace(
 CORE = Core(ZEN4)
 
 
+@pytest.mark.long
 def test_programs_are_ranked_as_they_were_measured() -> None:
     """Schedules of the fast program of each subject, by their knobs."""
     programs = json.loads(MEASURED.read_text())["programs"]

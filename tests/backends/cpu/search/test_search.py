@@ -366,6 +366,7 @@ def test_a_decision_of_other_code_is_made_again(monkeypatch: pytest.MonkeyPatch)
         assert found.from_database == from_database
 
 
+@pytest.mark.long
 def test_a_kernel_that_raises_is_named_with_its_error() -> None:
     def fails(x: Any, y: Any) -> None:
         raise ValueError("no luck")
@@ -399,6 +400,7 @@ def test_a_wrong_candidate_stops_the_build(monkeypatch: Any, tmp_path: Path) -> 
     assert names == {"graph.hlir", "genome.json", "seed.txt", "inputs.npz"}
 
 
+@pytest.mark.long
 def test_states_are_as_before_a_search() -> None:
     cache = lm.State((8, 16), init=0.5, name="cache")
     cx = lm.Graph()
