@@ -123,6 +123,22 @@ def running(served: Served) -> Iterator[Running]:
         assert not thread.is_alive()
 
 
+@contextmanager
+def listening(app: Any) -> Iterator[str]:
+    """The address of an application whose engine another server has started."""
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+
+
 def asked(
     app: Any,
     body: Any = None,
