@@ -42,7 +42,9 @@ TOKENIZER = {
 REFUSED = {
     "gpt_oss": "GGUF files of gpt-oss cannot say experts=",
     "deepseek_v3": "GGUF files of deepseek2 cannot say layers=",
-    "opt": "'OPTForCausalLM' has no place in GGUF files; these have Arcee",
+    "falcon_h1": "GGUF files of falcon-h1 cannot say layers=",
+    "dots1": "GGUF files of dots1 cannot say it: .* no layer may have a window",
+    "opt": "'OPTForCausalLM' has no place in GGUF files; these have Apertus",
     "smollm3": "GGUF files of smollm3 cannot say layers=.* read as .*; keep the folder",
     "olmoe_clamped": "GGUF files of olmoe cannot say projection_limit=",
     "llama_dynamic": "GGUF files of llama cannot say layers=",
@@ -66,8 +68,15 @@ ALL["deepseek_v3_as_published"] = ALL["deepseek_v3"]._replace(
         "rope_parameters": {**YARN, "mscale": 1.2, "mscale_all_dim": 1.2},
     }
 )
+ALL["dots1_without_windows"] = ALL["dots1"]._replace(
+    options={**ALL["dots1"].options, "layer_types": ["full_attention"] * 2}
+)
+SCALES = ("multiplier", "multipliers")
+ALL["falcon_h1_with_scales_in_weights"] = ALL["falcon_h1"]._replace(
+    options={k: v for k, v in ALL["falcon_h1"].options.items() if not k.endswith(SCALES)}
+)
 WRITTEN = [name for name, tiny in ALL.items() if tiny.record in CLASSES and name not in REFUSED]
-SHIFTED = ("gemma", "gemma2", "gemma3")
+SHIFTED = ("gemma", "gemma2", "gemma3", "nemotron")
 """Models whose norms are stored plus 1, which rounds."""
 READ_BY_TRANSFORMERS = (
     *("llama", "llama_with_biases", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3"),
@@ -96,7 +105,7 @@ def test_names_of_architectures_are_those_of_the_format() -> None:
     assert unknown == set(), "the gguf package has no architectures of these names"
 
 
-@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][1::2]))
+@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][1::3]))
 def test_what_is_written_is_read_back(name: str, tmp_path: Path) -> None:
     """The configuration is compared when it is written."""
     _, checkpoint, path = written(name, tmp_path)
@@ -112,7 +121,7 @@ def test_what_is_written_is_read_back(name: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(found[key], array, strict=True)
 
 
-@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][::5]))
+@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][::7]))
 def test_tokens_are_those_of_the_folder(name: str, tmp_path: Path) -> None:
     """The likeliest tokens after a prompt, by the weights of either kind of file."""
     _, _, path = written(name, tmp_path)
@@ -237,7 +246,7 @@ def test_what_the_format_cannot_say_is_refused(name: str, tmp_path: Path) -> Non
         gguf_model(load_checkpoint(tmp_path))
 
 
-@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][::3]))
+@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][::4]))
 def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
     _, checkpoint, path = written(name, tmp_path)
     reader = gguf.GGUFReader(path)
@@ -251,9 +260,13 @@ def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
         whole = re.sub(r"\.experts\.\d+\.", ".experts.", theirs)
         if architecture in ("qwen2moe", "qwen3moe") and re.search(r"mlp\.\w+_proj", whole):
             continue  # they have layers without experts, the format's have none
-        if re.search("input_linear|experts.gate_up_proj", whole):
-            continue  # two tensors
-        stems = whole.removesuffix("_bias"), whole.removeprefix("transformer.")
+        if re.search("input_linear|experts.gate_up_proj|act_fn", whole):
+            continue  # two tensors, or numbers of the metadata
+        if name == "granite_hybrid_dense" and ".shared_mlp." in whole:
+            continue  # of a model with experts
+        # Converters rename these before they look for them.
+        whole = whole.replace(".dt_bias", ".dt_proj.bias")
+        stems = whole.removesuffix("_bias"), *map(whole.removeprefix, ("transformer.", "model."))
         assert found & {names.get_name(stem, (".weight", ".bias")) for stem in stems}, theirs
 
 

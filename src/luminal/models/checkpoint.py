@@ -156,15 +156,16 @@ def _read_gguf(
     from luminal.loaders.gguf import read_split_gguf  # late: a folder needs none of it
     from luminal.loaders.gguf_tokenizer import gguf_tokenizer
     from luminal.models.gguf.read import architecture_of_file, config_of, heads_of
-    from luminal.models.gguf.tensors import hugging_face_tensors
+    from luminal.models.gguf.tensors import form_of, hugging_face_tensors, with_listed
 
     file = read_split_gguf(path)
     architecture = architecture_of_file(file, path)
     config = config_of(file, architecture, path)
     heads = heads_of(file, architecture, path)
     with naming(path):
+        whole = with_listed(file, form_of(architecture))
         tensors = hugging_face_tensors(
-            file.tensors, architecture, heads, keep_quantized, keep_order
+            whole.tensors, architecture, heads, keep_quantized, keep_order
         )
     if tokenizer is None and with_tokenizer and "tokenizer.ggml.model" in file.metadata:
         # Only where no other one is given: what is wrong with the file's own then does not matter.

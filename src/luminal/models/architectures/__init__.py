@@ -37,9 +37,12 @@ def records(name: str = "") -> Iterator[Architecture]:
     files = [module.name for module in iter_modules(__path__)]
     # Importing all files would cost more than reading a small model's configuration, and mostly the
     # first one is right: files are called as their architectures are.
+    yielded: set[int] = set()  # a file may import a record of another one
     for file in sorted(files, key=lambda file: -_letters_in_common(file, name)):
-        values = vars(import_module(f"{__name__}.{file}")).values()
-        yield from (value for value in values if isinstance(value, Architecture))
+        for value in vars(import_module(f"{__name__}.{file}")).values():
+            if isinstance(value, Architecture) and id(value) not in yielded:
+                yielded.add(id(value))
+                yield value
 
 
 def _letters_in_common(file: str, name: str) -> int:

@@ -257,6 +257,12 @@ def _stacked(path: str, arrays: Mapping[tuple[str, int], Array]) -> Iterator[tup
                 f"weights: '{path}.*.{kind}_proj.weight' have the shapes {shapes[0]} and "
                 f"{shapes[1]}; those of all experts must be the same"
             )
+    gate, up = (matrices[kind][0].shape for kind in ("gate", "up"))
+    if gate != up:
+        raise LoadError(
+            f"weights: '{path}.*' have gates of the shape {gate} and {up} for what they let "
+            "through; both must be the same"
+        )
     # Gates and what they let through are one matrix: a token's expert is then one product, which
     # reads its input once.
     gate_up = zip(matrices["gate"], matrices["up"], strict=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.glm import sigmoid_experts
+from luminal.models.architectures.glm import ROUTED_KEYS, sigmoid_experts
 from luminal.models.architectures.layers import later, layers_of, windows_of
 from luminal.models.architectures.settings import attention_biases, flag
 from luminal.models.decoder_config import Layers
+from luminal.models.gguf.form import GGUF
 
 
 def _layers(fields: Fields) -> Layers:
@@ -24,4 +25,5 @@ DOTS1 = Architecture(
     layers=_layers,
     experts={**sigmoid_experts(), "normalize": flag("norm_topk_prob", False)},
     further_layers=True,
+    gguf=GGUF("dots1", keys={**ROUTED_KEYS, "attention.key_length": None}),
 )

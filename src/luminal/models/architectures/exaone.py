@@ -8,6 +8,7 @@ from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.layers import layers_of, rotary_of
 from luminal.models.architectures.settings import attention_biases, epsilon, flag
+from luminal.models.gguf.form import GGUF
 
 _OLDER = {
     "num_layers": "num_hidden_layers",
@@ -31,8 +32,8 @@ EXAONE = Architecture(
         "transformer.h.": "model.layers.",
         "transformer.wte.": "model.embed_tokens.",
         "transformer.ln_f.": "model.norm.",
-        ".attn.attention.out_proj.": ".self_attn.o_proj.",
         ".attn.attention.": ".self_attn.",
+        ".self_attn.out_proj.": ".self_attn.o_proj.",
         ".ln_1.": ".input_layernorm.",
         ".ln_2.": ".post_attention_layernorm.",
         ".c_fc_0.": ".gate_proj.",
@@ -41,4 +42,5 @@ EXAONE = Architecture(
     },
     layers=lambda fields: layers_of(fields, rotary=rotary_of(fields, theta=5e5)),
     read=_read,
+    gguf=GGUF("exaone"),
 )

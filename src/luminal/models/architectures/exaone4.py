@@ -9,6 +9,7 @@ from luminal.models.architectures.architecture import NORMS_AFTER, Architecture
 from luminal.models.architectures.layers import layers_of, windows_of
 from luminal.models.architectures.settings import epsilon
 from luminal.models.decoder_config import Layers
+from luminal.models.gguf.form import ANY_LAYER, GGUF
 
 
 def _layers(fields: Fields) -> Layers:
@@ -27,4 +28,5 @@ EXAONE4 = Architecture(
     {"norm_eps": epsilon(1e-5), "norm_place": "after", "qk_norm": "head"},
     NORMS_AFTER,
     layers=_layers,
+    gguf=GGUF("exaone4", windowed=ANY_LAYER, windows=4),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
@@ -10,6 +12,13 @@ from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.granite_hybrid import mamba2_of
 from luminal.models.architectures.layers import rotary_of
+from luminal.models.architectures.mamba import (
+    MAMBA2_CHANGES,
+    Mamba2Config,
+    head_width,
+    mamba2_names,
+    written_mamba2,
+)
 from luminal.models.architectures.settings import (
     attention_biases,
     epsilon,
@@ -18,8 +27,9 @@ from luminal.models.architectures.settings import (
     layer_count,
     number,
 )
-from luminal.models.decoder_config import LayerConfig, Layers
+from luminal.models.decoder_config import DecoderConfig, LayerConfig, Layers
 from luminal.models.falcon_h1_layer import FalconH1Block
+from luminal.models.gguf.form import GGUF
 
 
 def _numbers(fields: Fields, key: str, count: int) -> list[float]:
@@ -65,6 +75,13 @@ def _layers(fields: Fields) -> Layers:
     return (layer,) * layer_count(fields)
 
 
+def _written(config: DecoderConfig) -> Mapping[str, Any]:
+    block = config.layers[0].block
+    assert isinstance(block, FalconH1Block)
+    assert isinstance(block.mixer, Mamba2Config)
+    return written_mamba2(block.mixer)
+
+
 FALCON_H1 = Architecture(
     "FalconH1ForCausalLM",
     {
@@ -83,4 +100,29 @@ FALCON_H1 = Architecture(
     },
     layers=_layers,
     only={"hidden_act": "silu"},
+    # Files have the scales in their weights.
+    gguf=GGUF(
+        "falcon-h1",
+        "falcon_h1",
+        keys={
+            "embedding_scale": None,
+            "logit_scale": None,
+            "ssm.conv_kernel": "mamba_d_conv",
+            "ssm.inner_size": "mamba_d_ssm",
+            "ssm.state_size": "mamba_d_state",
+            "ssm.group_count": "mamba_n_groups",
+            "ssm.time_step_rank": "mamba_n_heads",
+        },
+        names=mamba2_names("mamba"),
+        flags={
+            "mamba_proj_bias": "ssm_in.bias",
+            "mamba_conv_bias": "ssm_conv1d.bias",
+            "mamba_rms_norm": "ssm_norm.weight",
+            "projectors_bias": "ssm_out.bias",
+        },
+        changes=MAMBA2_CHANGES,
+        defaults={"mamba_norm_before_gate": False},
+        read=lambda reader: {"mamba_d_head": head_width(reader)},
+        written=_written,
+    ),
 )

@@ -6,9 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import NORMS_AROUND, Architecture
 from luminal.models.architectures.layers import layers_of, layers_of_two_rotaries, windows_of
@@ -21,7 +18,7 @@ from luminal.models.architectures.settings import (
 )
 from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import Layers
-from luminal.models.gguf.changes import Change, Heads
+from luminal.models.gguf.changes import PLUS_ONE
 from luminal.models.gguf.form import ANY_LAYER, GGUF
 
 _GELU = "gelu_pytorch_tanh"
@@ -62,16 +59,6 @@ _CAP = "final_logit_softcapping"
 _CAUSAL = {"use_bidirectional_attention": False}
 
 
-# In float32: a norm's weight near 0 would lose its digits in the sum with 1 if it were rounded to
-# 16 bits again.
-def _less_one(array: Array, heads: Heads) -> Array:
-    return array.astype(np.float32) - np.float32(1)
-
-
-def _plus_one(array: Array, heads: Heads) -> Array:
-    return array.astype(np.float32) + np.float32(1)
-
-
 def _form(name: str, model_type: str = "", largest: int | None = None, **more: Any) -> GGUF:
     """Files have 1 + weight of the norms, as a plain RMS norm multiplies. `largest`: the layers
     of the one model whose scale of queries is not that of a head's width, which they do not say.
@@ -95,7 +82,7 @@ def _form(name: str, model_type: str = "", largest: int | None = None, **more: A
         name,
         model_type,
         keys={"attention.scale": None},
-        changes=dict.fromkeys((*norms, "attn_q_norm", "attn_k_norm"), Change(_less_one, _plus_one)),
+        changes=dict.fromkeys((*norms, "attn_q_norm", "attn_k_norm"), PLUS_ONE),
         defaults={"hidden_activation": _GELU},
         read=None if largest is None else query_scalar,
         **more,

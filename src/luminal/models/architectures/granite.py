@@ -31,7 +31,7 @@ _SETTINGS = {
     "residual_scale": number("residual_multiplier", 1.0),
     "logit_scale": Setting("logits_scaling", _logit_scale),
 }
-_GATES_FIRST = Joined(
+GATES_FIRST = Joined(
     ("ffn_gate_exps.weight", "ffn_up_exps.weight"),
     lambda gates, others: np.concatenate((gates, others), 1),
     lambda both: tuple(np.split(both, 2, 1)),  # type: ignore[arg-type, return-value]
@@ -60,6 +60,6 @@ GRANITE_MOE = Architecture(
         "granitemoe",
         names={"mlp.experts.down_proj": "ffn_down_exps.weight"},
         changes=INTERLEAVED,
-        joined={"mlp.experts.gate_up_proj": _GATES_FIRST},
+        joined={"mlp.experts.gate_up_proj": GATES_FIRST},
     ),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +12,20 @@ from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.granite import GRANITE_MOE
+from luminal.models.architectures.granite import GATES_FIRST, GRANITE_MOE
 from luminal.models.architectures.layers import kinds_of, rotary_of
-from luminal.models.architectures.mamba import Mamba2Config, refuse_bounded_steps
+from luminal.models.architectures.mamba import (
+    MAMBA2_CHANGES,
+    Mamba2Config,
+    head_width,
+    mamba2_names,
+    refuse_bounded_steps,
+    written_mamba2,
+)
 from luminal.models.architectures.settings import experts_of, layer_count
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig, Layers
+from luminal.models.gguf.changes import INTERLEAVED, Joined
+from luminal.models.gguf.form import GGUF
 
 MAMBA2_NAMES = {
     ".mamba.norm.weight": ".self_attn.gated_norm",
@@ -96,6 +107,74 @@ def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[s
         yield name.replace("gate_up_proj", part), rows
 
 
+def _read(reader: Any) -> Mapping[str, Any]:
+    """Which layers attend, and whether they turn."""
+    inner, hidden = reader.integer("ssm.inner_size"), reader.integer("embedding_length")
+    if inner % hidden:
+        raise LoadError(f"{reader.fields.path}: {inner} channels are no multiple of {hidden}")
+    turned = reader.fields.flag(reader.key("rope.scaling.finetuned"), True)
+    return {
+        "layer_types": [
+            "full_attention" if attends else "linear_attention" for attends in reader.attends()
+        ],
+        "mamba_expand": inner // hidden,
+        "mamba_d_head": head_width(reader),
+        "position_embedding_type": "rope" if turned else "nope",
+    }
+
+
+def _written(config: DecoderConfig) -> Mapping[str, Any]:
+    mixer = next(layer.mixer for layer in config.layers if layer.mixer is not None)
+    assert isinstance(mixer, Mamba2Config)
+    shared = config.intermediate_size if config.experts is None else config.experts.shared_size
+    return {
+        **written_mamba2(mixer),
+        "expert_shared_feed_forward_length": shared,
+        "rope.scaling.finetuned": any(layer.rotary is not None for layer in config.layers),
+    }
+
+
+def _form(gates: Joined, down: str, **more: Any) -> GGUF:
+    return GGUF(
+        "granitehybrid",
+        "granitemoehybrid",
+        keys={
+            "feed_forward_length": "intermediate_size",
+            "expert_count": "num_local_experts",
+            "expert_used_count": "num_experts_per_tok",
+            "expert_shared_feed_forward_length": "shared_intermediate_size",
+            "ssm.conv_kernel": "mamba_d_conv",
+            "ssm.state_size": "mamba_d_state",
+            "ssm.group_count": "mamba_n_groups",
+            "ssm.time_step_rank": "mamba_n_heads",
+        },
+        names={
+            **mamba2_names("self_attn"),
+            "mlp.experts.down_proj": "ffn_down_exps.weight",
+            "mlp.shared_experts.down_proj": down,
+        },
+        flags={"mamba_proj_bias": "ssm_in.bias", "mamba_conv_bias": "ssm_conv1d.bias"},
+        hybrid=True,
+        changes={**INTERLEAVED, **MAMBA2_CHANGES},
+        joined={
+            "mlp.experts.gate_up_proj": GATES_FIRST,
+            "mlp.shared_experts.gate_up_proj.weight": gates,
+        },
+        read=_read,
+        written=_written,
+        **more,
+    )
+
+
+def _halves(gates: str, others: str) -> Joined:
+    """Gates and what they let through, of all tokens."""
+    return Joined(
+        (gates, others),
+        lambda *both: np.concatenate(both),
+        lambda both: tuple(np.split(both, 2)),  # type: ignore[arg-type, return-value]
+    )
+
+
 GRANITE_HYBRID = Architecture(
     "GraniteMoeHybridForCausalLM",
     {**GRANITE_MOE.settings, "intermediate_size": _inner, "experts": _experts},
@@ -108,4 +187,21 @@ GRANITE_HYBRID = Architecture(
     layers=_layers,
     only={"hidden_act": "silu"},
     divided=_divided,
+    gguf=_form(
+        _halves("ffn_gate_shexp.weight", "ffn_up_shexp.weight"),
+        "ffn_down_shexp",
+        only_with=("expert_count",),
+        only_for=lambda config: config.experts is not None,
+    ),
+)
+# Files have other names for the part that all tokens see where it is the whole one.
+GRANITE_HYBRID_DENSE = replace(
+    GRANITE_HYBRID,
+    gguf=_form(
+        _halves("ffn_gate.weight", "ffn_up.weight"),
+        "ffn_down",
+        defaults={"num_local_experts": 0},
+        only_without=("expert_count",),
+        only_for=lambda config: config.experts is None,
+    ),
 )

@@ -9,6 +9,7 @@ from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.layers import layers_of, rope_section, rotary_of
 from luminal.models.architectures.settings import attention_biases, epsilon, head_dim
 from luminal.models.decoder_config import Layers
+from luminal.models.gguf.form import GGUF
 
 
 def _layers(fields: Fields) -> Layers:
@@ -36,4 +37,5 @@ HUNYUAN = Architecture(
     {".query_layernorm.": ".q_norm.", ".key_layernorm.": ".k_norm."},
     layers=_layers,
     only={"mlp_bias": False},
+    gguf=GGUF("hunyuan-dense", "hunyuan_v1_dense"),
 )

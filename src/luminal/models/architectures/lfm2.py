@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ from luminal.base.records import dataclass
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.layers import kinds_of, later, rotary_of
+from luminal.models.architectures.mamba import OF_ONE_CHANNEL
 from luminal.models.architectures.settings import TIED, epsilon, flag, integer, layer_count, number
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Layers
+from luminal.models.gguf.form import GGUF
 from luminal.nn import RotaryEmbedding
 from luminal.nn.short_convolution import ShortConvolution
 
@@ -95,12 +98,46 @@ _NAMES = {
 }
 _SETTINGS = {**TIED, "norm_eps": epsilon(1e-5, "norm_eps"), "activation": "silu", "qk_norm": "head"}
 
+
+def _kinds(reader: Any) -> Mapping[str, Any]:
+    """Which layers attend, which files say by their heads of keys."""
+    kinds = ["full_attention" if attends else "conv" for attends in reader.attends()]
+    return {"layer_types": kinds, "block_auto_adjust_ff_dim": False}
+
+
+def _written(config: DecoderConfig) -> Mapping[str, Any]:
+    widths = [
+        layer.mixer.width for layer in config.layers if isinstance(layer.mixer, ConvolutionConfig)
+    ]
+    return {"shortconv.l_cache": widths[0] if widths else 3}
+
+
+def _form(name: str, keys: Mapping[str, str], flags: Mapping[str, str] | None = None) -> GGUF:
+    return GGUF(
+        name,
+        "lfm2_moe" if name == "lfm2moe" else name,
+        keys={"attention.key_length": None, "shortconv.l_cache": "conv_L_cache", **keys},
+        names={
+            "self_attn.conv1d": "shortconv.conv",
+            "self_attn.in_proj": "shortconv.in_proj",
+            "self_attn.out_proj": "shortconv.out_proj",
+        },
+        outer={"model.norm": "token_embd_norm"},
+        flags={"conv_bias": "shortconv.in_proj.bias", **(flags or {})},
+        hybrid=True,
+        changes={"shortconv.conv": OF_ONE_CHANNEL},
+        read=_kinds,
+        written=_written,
+    )
+
+
 LFM2 = Architecture(
     "Lfm2ForCausalLM",
     {**_SETTINGS, "intermediate_size": _inner},
     _NAMES,
     layers=_layers,
     read=_read,
+    gguf=_form("lfm2", {"feed_forward_length": "intermediate_size"}),
 )
 LFM2_MOE = Architecture(
     "Lfm2MoeForCausalLM",
@@ -117,4 +154,9 @@ LFM2_MOE = Architecture(
         "correction": flag("use_expert_bias", True),
     },
     read=_read,
+    gguf=_form(
+        "lfm2moe",
+        {"leading_dense_block_count": "num_dense_layers"},
+        {"use_expert_bias": "exp_probs_b.bias"},
+    ),
 )

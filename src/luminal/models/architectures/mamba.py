@@ -142,8 +142,8 @@ _SETTINGS: dict[str, Any] = {
 _NAMES = {
     "backbone.": "model.",
     ".embeddings.": ".embed_tokens.",
-    ".mixer.norm.weight": ".self_attn.gated_norm",
     ".mixer.": ".self_attn.",
+    ".self_attn.norm.weight": ".self_attn.gated_norm",
     ".norm.": ".input_layernorm.",
     ".norm_f.": ".norm.",
 }
@@ -202,13 +202,91 @@ def _form(model_type: str, **signs: Any) -> GGUF:
             "self_attn.out_proj": "ssm_out",
         },
         flags={"use_bias": "ssm_in.bias", "use_conv_bias": "ssm_conv1d.bias"},
-        changes={
-            "ssm_conv1d": Change(_of_one_channel, _of_its_channel),
-            "ssm_a": Change(_logarithms, _negative_powers),
-        },
+        changes={"ssm_conv1d": OF_ONE_CHANNEL, "ssm_a": LOGARITHMS},
         written=_written,
         **signs,
     )
+
+
+def _as_column(array: Array, heads: Heads) -> Array:
+    return array.reshape(-1, 1)
+
+
+def _as_vector(array: Array, heads: Heads) -> Array:
+    return array.reshape(-1)
+
+
+def _by_groups(array: Array, heads: Heads) -> Array:
+    return array.reshape(heads.groups, -1)
+
+
+def _rates(array: Array, heads: Heads) -> Array:
+    return _logarithms(array, heads).reshape(-1)
+
+
+def _rate_column(array: Array, heads: Heads) -> Array:
+    return _negative_powers(array, heads).reshape(-1, 1)
+
+
+def mamba2_names(place: str) -> dict[str, str]:
+    """Names in GGUF of the weights of a Mamba 2 at a place in a layer."""
+    return {
+        f"{place}.in_proj": "ssm_in",
+        f"{place}.conv1d": "ssm_conv1d",
+        f"{place}.dt_bias": "ssm_dt.bias",
+        f"{place}.A_log": "ssm_a",
+        f"{place}.D": "ssm_d",
+        f"{place}.gated_norm": "ssm_norm.weight",
+        f"{place}.out_proj": "ssm_out",
+    }
+
+
+OF_ONE_CHANNEL = Change(_of_one_channel, _of_its_channel)
+"""Convolutions of a channel each, which files have as matrices."""
+LOGARITHMS = Change(_logarithms, _negative_powers)
+"""Rates of decay, of which files hold what the logarithms stand for, negative."""
+MAMBA2_CHANGES = {
+    "ssm_conv1d": OF_ONE_CHANNEL,
+    "ssm_a": Change(_rates, _rate_column),
+    "ssm_d": Change(_as_vector, _as_column),
+    "ssm_norm.weight": Change(_as_vector, _by_groups),
+}
+"""What files store otherwise of a Mamba 2."""
+
+
+def written_mamba2(mixer: Mamba2Config) -> dict[str, Any]:
+    """The metadata of a Mamba 2."""
+    return {
+        "ssm.conv_kernel": mixer.width,
+        "ssm.inner_size": mixer.heads * mixer.head_dim,
+        "ssm.state_size": mixer.states,
+        "ssm.time_step_rank": mixer.heads,
+        "ssm.group_count": mixer.groups,
+    }
+
+
+def _written_alone(config: DecoderConfig) -> dict[str, Any]:
+    mixer = config.layers[0].mixer
+    assert isinstance(mixer, Mamba2Config)
+    none = ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
+    return {**dict.fromkeys(none, 0), **written_mamba2(mixer)}
+
+
+def head_width(reader: Any) -> int:
+    """The channels of a head, which files say by all channels and the number of heads.
+
+    Raises LoadError where these do not divide.
+    """
+    inner, heads = reader.integer("ssm.inner_size"), reader.integer("ssm.time_step_rank")
+    if inner % heads:
+        raise LoadError(f"{reader.fields.path}: {inner} channels do not divide among {heads} heads")
+    return int(inner // heads)
+
+
+def _read_alone(reader: Any) -> dict[str, Any]:
+    inner, hidden = reader.integer("ssm.inner_size"), reader.integer("embedding_length")
+    whole = inner % hidden == 0  # as transformers wants it
+    return {"head_dim": head_width(reader), "expand": inner // hidden if whole else inner / hidden}
 
 
 _SILU = {"hidden_act": "silu"}
@@ -235,4 +313,18 @@ MAMBA2 = Architecture(
     _NAMES,
     layers=_layers_of_mamba2,
     only=_SILU,
+    gguf=GGUF(
+        "mamba2",
+        keys={
+            "ssm.conv_kernel": "conv_kernel",
+            "ssm.state_size": "state_size",
+            "ssm.time_step_rank": "num_heads",
+            "ssm.group_count": "n_groups",
+        },
+        names=mamba2_names("self_attn"),
+        flags={"use_bias": "ssm_in.bias", "use_conv_bias": "ssm_conv1d.bias"},
+        changes=MAMBA2_CHANGES,
+        read=_read_alone,
+        written=_written_alone,
+    ),
 )

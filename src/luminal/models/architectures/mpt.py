@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
@@ -15,6 +17,7 @@ from luminal.models.architectures.settings import (
     number_or_none,
     plain,
 )
+from luminal.models.gguf.form import GGUF
 
 
 def _read(fields: Fields) -> Fields:
@@ -23,6 +26,12 @@ def _read(fields: Fields) -> Fields:
     names = ("attn_type", "clip_qkv", "softmax_scale", "prefix_lm", "qk_ln", "alibi")
     told = {name: inner.get(name) for name in (*names, "alibi_bias_max")}
     return replace(fields, values={**fields.values, **told})
+
+
+def _attention(reader: Any) -> Mapping[str, Any]:
+    """What `config.json` says of attention in a section of its own."""
+    limit, bias = reader.number("attention.clamp_kqv"), reader.number("attention.max_alibi_bias")
+    return {"attn_config": {"clip_qkv": limit, "alibi_bias_max": round(bias or 8)}}
 
 
 MPT = Architecture(
@@ -68,4 +77,10 @@ MPT = Architecture(
     },
     read=_read,
     prefix="transformer.",
+    gguf=GGUF(
+        "mpt",
+        keys={"attention.clamp_kqv": None, "attention.scale": None},
+        read=_attention,
+        written=lambda config: {"attention.max_alibi_bias": 8.0},
+    ),
 )

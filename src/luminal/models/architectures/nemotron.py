@@ -5,6 +5,8 @@ from __future__ import annotations
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.layers import layers_of, rotary_of
 from luminal.models.architectures.settings import attention_biases, epsilon, flag, text
+from luminal.models.gguf.changes import PLUS_ONE
+from luminal.models.gguf.form import GGUF
 
 NEMOTRON = Architecture(
     "NemotronForCausalLM",
@@ -17,4 +19,8 @@ NEMOTRON = Architecture(
         "norm_eps": epsilon(1e-5, "norm_eps"),
     },
     layers=lambda fields: layers_of(fields, rotary=rotary_of(fields, share=0.5)),
+    gguf=GGUF(
+        "nemotron",
+        changes={f"{norm}.weight": PLUS_ONE for norm in ("attn_norm", "ffn_norm", "output_norm")},
+    ),
 )

@@ -14,10 +14,11 @@ from luminal.memory.row_order import Interleaved
 
 
 class Heads(NamedTuple):
-    """How many heads of queries, and of keys."""
+    """How many heads of queries, and of keys; how many groups those of a state space have."""
 
     queries: int
     keys: int
+    groups: int = 1
 
 
 class Change(NamedTuple):
@@ -36,7 +37,7 @@ def _by_head_of_keys(array: Array, heads: Heads) -> Array:
 
     Raises LoadError for rows that are not whole heads.
     """
-    queries, keys = heads
+    queries, keys = heads[:2]
     rows = _rows_of_a_head(array, heads)
     ends = np.cumsum([queries * rows, keys * rows])
     parts = [part.reshape(keys, -1, rows, *array.shape[1:]) for part in np.split(array, ends)]
@@ -45,7 +46,7 @@ def _by_head_of_keys(array: Array, heads: Heads) -> Array:
 
 def _one_after_another(array: Array, heads: Heads) -> Array:
     """The inverse of `_by_head_of_keys`."""
-    queries, keys = heads
+    queries, keys = heads[:2]
     rows = _rows_of_a_head(array, heads)
     split = array.reshape(keys, queries // keys + 2, rows, *array.shape[1:])
     parts = split[:, :-2], split[:, -2], split[:, -1]
@@ -53,7 +54,7 @@ def _one_after_another(array: Array, heads: Heads) -> Array:
 
 
 def _rows_of_a_head(array: Array, heads: Heads) -> int:
-    queries, keys = heads
+    queries, keys = heads[:2]
     whole = queries + 2 * keys
     if queries % keys or not array.ndim or array.shape[0] % whole:
         raise LoadError(
@@ -69,6 +70,16 @@ def _as_row(array: Array, heads: Heads) -> Array:
 
 def _flat(array: Array, heads: Heads) -> Array:
     return array.reshape(-1)
+
+
+# In float32: a norm's weight near 0 would lose its digits in the sum with 1 if it were rounded to
+# 16 bits again.
+def _less_one(array: Array, heads: Heads) -> Array:
+    return array.astype(np.float32) - np.float32(1)
+
+
+def _plus_one(array: Array, heads: Heads) -> Array:
+    return array.astype(np.float32) + np.float32(1)
 
 
 class Joined(NamedTuple):
@@ -102,3 +113,5 @@ INTERLEAVED = {
 GROUPED = Change(_by_head_of_keys, _one_after_another, by_rows=True)
 # A vector in the one kind of file, a matrix of one row in the other.
 ONE_ROW = Change(_as_row, _flat)
+# A norm's factor in the one kind of file, what it is more than 1 in the other.
+PLUS_ONE = Change(_less_one, _plus_one)

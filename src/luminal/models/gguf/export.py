@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from luminal.base.errors import InputError
+from luminal.base.errors import InputError, LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import GGUFFile, StoredTensor
 from luminal.loaders.mapped import Array
@@ -18,7 +18,7 @@ from luminal.models.decoder_config import DecoderConfig
 from luminal.models.gguf.changes import Heads
 from luminal.models.gguf.metadata import check_same, metadata_of, rotary_tensors
 from luminal.models.gguf.read import architecture_of_file, config_of
-from luminal.models.gguf.tensors import form_of, gguf_tensors
+from luminal.models.gguf.tensors import form_of, gguf_tensors, take_listed
 
 
 def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -31,10 +31,11 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     config = source.config(Fields(checkpoint.config, path))
     to = _written_as(config, checkpoint)
     name = form_of(to).name
-    heads = Heads(config.num_attention_heads, config.num_key_value_heads)
+    heads = Heads(config.num_attention_heads, config.num_key_value_heads, _groups(config))
     plain = source.unpacked(checkpoint.tensors)
     sources = {name: array for name, array in plain.items() if not DERIVED.fullmatch(name)}
     tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
+    listed = take_listed(tensors, form_of(to))
     # Some checkpoints hold both although they say that they are tied.
     if config.tie_word_embeddings and "output.weight" in tensors:
         tie(tensors, "token_embd.weight", "output.weight")
@@ -42,6 +43,7 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     metadata = {
         "general.architecture": name,
         **{f"{name}.{key}": value for key, value in metadata_of(config, to).items()},
+        **listed,
     }
     for role, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
         if type(checkpoint.config.get(f"{role}_token_id")) is int:
@@ -53,9 +55,18 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     # configuration that it was made from. A setting without a key in the format shows here, instead
     # of as another model in another program.
     again = architecture_of_file(file, path)
-    read = config_of(file, again, path)
+    try:
+        read = config_of(file, again, path)
+    except LoadError as error:
+        raise InputError(f"convert: GGUF files of {name} cannot say it: {error}") from error
     check_same(config, architecture_of(read, path).config(Fields(read, path)), name)
     return metadata, tensors
+
+
+def _groups(config: DecoderConfig) -> int:
+    """The groups of heads of a state space; 1 where there is none."""
+    mixers = [layer.mixer or getattr(layer.block, "mixer", None) for layer in config.layers]
+    return max(getattr(mixer, "groups", 1) for mixer in mixers)
 
 
 def _written_as(config: DecoderConfig, checkpoint: Checkpoint) -> Architecture:

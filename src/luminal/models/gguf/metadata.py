@@ -45,6 +45,11 @@ def metadata_of(config: DecoderConfig, architecture: Architecture) -> dict[str, 
     }
     if "embedding_scale" not in keys:  # readers know that of the architecture
         del values["embedding_scale"]
+    if form.hybrid:
+        heads = config.num_key_value_heads
+        values["attention.head_count_kv"] = [
+            0 if layer.mixer is not None else heads for layer in config.layers
+        ]
     values |= _experts(config) | _windows(config.layers, form) | _rope(config.layers)
     values |= form.written(config) if form.written else {}
     return {

@@ -81,7 +81,7 @@ def keys_of(architecture: Architecture) -> dict[str, str]:
 
 
 def flags_of(architecture: Architecture) -> dict[str, tuple[str, ...]]:
-    """Keys of `config.json` that are true where layer 0 has one of some tensors."""
+    """Keys of `config.json` that are true where a layer has one of some tensors."""
     flags: dict[str, tuple[str, ...]] = {}
     for name, tensors in FLAGS.items():
         setting = architecture.all_settings.get(name)
@@ -104,12 +104,16 @@ def _fields(file: GGUFFile, architecture: Architecture, path: Path) -> Fields:
     """The metadata; what it lists for each layer, and is the same in all, as one value."""
     name, values = form_of(architecture).name, dict(file.metadata)
     count = values.get(f"{name}.block_count")
+    hybrid = form_of(architecture).hybrid
     for key in (f"{name}.{key}" for key in keys_of(architecture)):
         listed = values.get(key)
         # Newer files list per layer what older ones give once. Only where all layers agree do the
         # two mean the same; else the list stays, and whoever reads a number refuses it.
-        if isinstance(listed, list) and len(listed) == count and listed == listed[:1] * count:
-            values[key] = listed[0]
+        if not isinstance(listed, list) or len(listed) != count:
+            continue
+        said = [number for number in listed if number or not hybrid]
+        if said and said == said[:1] * len(said):
+            values[key] = said[0]
     return Fields(values, path, "the metadata")
 
 
@@ -123,8 +127,22 @@ class Reader:
 
     def __init__(self, file: GGUFFile, architecture: Architecture, path: Path) -> None:
         self.tensors = file.tensors
+        self._kinds = {name.split(".", 2)[-1] for name in file.tensors if name.startswith("blk.")}
         self.architecture, self.form = architecture, form_of(architecture)
         self.fields = _fields(file, architecture, path)
+        self._heads = file.metadata.get(self.key("attention.head_count_kv"))
+
+    def attends(self) -> list[bool]:
+        """Which layers have attention."""
+        count, heads = self.integer("block_count"), self._heads
+        if not isinstance(heads, list):
+            return [True] * count
+        if len(heads) != count:
+            raise LoadError(
+                f"{self.fields.path}: {self.key('attention.head_count_kv')} has {len(heads)} "
+                f"numbers for {count} layers"
+            )
+        return [bool(number) for number in heads]
 
     def config(self) -> dict[str, Any]:
         """All that a `config.json` would say."""
@@ -165,9 +183,9 @@ class Reader:
         more = self.form.read(self) if self.form.read is not None else self.further_layers()
         return {**config, **more}
 
-    def has_tensor(self, name: str, layer: int = 0) -> bool:
-        """Does a layer have a tensor?"""
-        return f"blk.{layer}.{name}" in self.tensors
+    def has_tensor(self, name: str, layer: int | None = None) -> bool:
+        """Does a layer have a tensor; does any, where none is named?"""
+        return name in self._kinds if layer is None else f"blk.{layer}.{name}" in self.tensors
 
     def key(self, name: str) -> str:
         """The key with the architecture's name before it."""

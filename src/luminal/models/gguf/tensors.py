@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from luminal.base.errors import InputError, LoadError
 from luminal.loaders.ggml.packed import RECORDED
-from luminal.loaders.gguf import StoredTensor
+from luminal.loaders.gguf import GGUFFile, StoredTensor
 from luminal.loaders.mapped import Array
+from luminal.loaders.shown import shown
 from luminal.memory.mapped_pages import is_mapped, let_go
 from luminal.memory.row_order import StoredRows
 from luminal.models.architectures.architecture import Architecture
@@ -137,6 +139,32 @@ def gguf_tensors(
     return stored
 
 
+def with_listed(file: GGUFFile, form: GGUF) -> GGUFFile:
+    """The file with weights that its metadata lists as tensors of the layers."""
+    tensors = dict(file.tensors)
+    for key in form.listed:
+        numbers = file.metadata.get(key)
+        if not isinstance(numbers, list) or not all(type(x) in (int, float) for x in numbers):
+            raise LoadError(f"{key} is {shown(numbers)}; it must be a number for each layer")
+        for layer, number in enumerate(numbers):
+            array = np.array([number], np.float32)
+            tensors[f"{_LAYER.replace('*', str(layer))}{key}"] = StoredTensor("F32", (1,), array)
+    return replace(file, tensors=tensors)
+
+
+def take_listed(tensors: dict[str, Array], form: GGUF) -> dict[str, list[float]]:
+    """The numbers of weights that the metadata lists, which are no tensors any more."""
+    lists: dict[str, list[float]] = {}
+    for key in form.listed:
+        names = [name for name in tensors if _template(name)[0] == _LAYER + key]
+        lists[key] = [float(tensors.pop(name).reshape(())) for name in sorted(names, key=_layer_of)]
+    return lists
+
+
+def _layer_of(name: str) -> int:
+    return int(_template(name)[1][0])
+
+
 def form_of(architecture: Architecture) -> GGUF:
     """The form of its files in GGUF, which it must have."""
     assert architecture.gguf is not None
@@ -145,7 +173,7 @@ def form_of(architecture: Architecture) -> GGUF:
 
 def _templates(form: GGUF) -> Iterator[tuple[str, str]]:
     """A Decoder's names and GGUF's. Of several for one of GGUF's, the last is read."""
-    yield from NAMES.items()
+    yield from {**NAMES, **form.outer}.items()
     common = {ours: theirs for ours, theirs in LAYER_NAMES.items() if ours not in form.names}
     for ours, theirs in (*common.items(), *form.names.items()):
         if theirs is not None:
