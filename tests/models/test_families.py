@@ -261,6 +261,7 @@ COMMANDS = {
     "classify": ("classify a.png", "a classifier"),
     "detect": ("detect a.png", "a detector"),
     "segment": ("segment a.png", "a SegFormer"),
+    "draw": ("draw x", "a Stable Diffusion"),
 }
 
 

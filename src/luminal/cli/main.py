@@ -21,6 +21,7 @@ from luminal.cli import (
     convert,
     detect,
     devices,
+    draw,
     embed,
     env,
     generate,
@@ -79,6 +80,7 @@ app.command("chat")(with_threads(chat.command))
 app.command("classify")(with_threads(classify.command))
 app.command("detect")(with_threads(detect.command))
 app.command("segment")(with_threads(segment.command))
+app.command("draw")(with_threads(draw.command))
 app.command("embed")(with_threads(embed.command))
 app.command("rerank")(with_threads(rerank.command))
 app.command("transcribe")(with_threads(transcribe.command))

@@ -175,6 +175,11 @@ class HuggingFaceTokenizer:
         """The name of a token in the file, empty for an id that it does not name."""
         return self._inner.id_to_token(token) or ""
 
+    def id_of(self, name: str) -> int | None:
+        """The id of a token by its name in the file, where it has one."""
+        number: int | None = self._inner.token_to_id(name)
+        return number
+
     def encode(self, text: str, bare: bool = False) -> list[int]:
         """See Tokenizer.encode; the file's post-processor adds the BOS."""
         try:

@@ -30,17 +30,38 @@ class ClipConfig:
     end: int | None = None
 
 
+class ClipText(Module):
+    """The text part alone: each token sees only those before."""
+
+    def __init__(
+        self, vocab_size: int, positions: int, layers: TransformerConfig, dtype: Any = float32
+    ) -> None:
+        hidden = layers.hidden_size
+        self.vocab_size, self.positions, self.width = vocab_size, positions, hidden
+        self.embed_tokens = Embedding(vocab_size, hidden, dtype=dtype)
+        self.embed_positions = Embedding(positions, hidden, dtype=dtype)
+        self.transformer = Transformer(layers, dtype)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(batch, s) ids to what each token has become, (batch, s, hidden)."""
+        graph, count = ids.graph, ids.extents[1]
+        x = self.embed_tokens(ids)
+        x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
+        x = x + self.embed_positions(graph.arange(count))
+        hidden: Tensor = self.transformer(x, causal_mask(graph, count, count))
+        return hidden
+
+
 class Clip(Module):
-    """An image part and a text part, whose tokens see only those before."""
+    """An image part and a text part."""
 
     def __init__(self, config: ClipConfig, dtype: Any = float32) -> None:
         self.config = config
         hidden, width = config.text.hidden_size, config.width
         self.vision = VisionTransformer(config.vision, dtype)
         self.visual_projection = Linear(self.vision.width, width, False, dtype)
-        self.embed_tokens = Embedding(config.vocab_size, hidden, dtype=dtype)
-        self.embed_positions = Embedding(config.max_position_embeddings, hidden, dtype=dtype)
-        self.text = Transformer(config.text, dtype)
+        sizes = config.vocab_size, config.max_position_embeddings
+        self.text = ClipText(*sizes, config.text, dtype)
         self.text_projection = Linear(hidden, width, False, dtype)
         self.logit_scale = init.parameter((), init.ones, dtype)
 
@@ -60,10 +81,7 @@ class Clip(Module):
         A text is what its first token that ends texts has become, or its last one; of length 1.
         """
         graph, count = ids.graph, ids.extents[1]
-        x = self.embed_tokens(ids)
-        x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
-        x = x + self.embed_positions(graph.arange(count))
-        hidden = self.text(x, causal_mask(graph, count, count))
+        hidden = self.text(ids)
         # The first files name no end token: there it is the one of the highest id, and the first of
         # these ends the text, as padding repeats it.
         end = ids.amax(1, keepdim=True) if self.config.end is None else self.config.end

@@ -26,9 +26,9 @@ from luminal.models.chat_template import (
     parted,
     special_tokens,
 )
-from luminal.models.checkpoint import folder_config, load_checkpoint, locate
+from luminal.models.checkpoint import load_checkpoint, locate
 from luminal.models.decoder import Decoder
-from luminal.models.families import family_of, read_family
+from luminal.models.families import is_family, read_family
 from luminal.models.programs import Features, Programs
 from luminal.models.prompt_cache import Prompt, read_prompt, write_prompt
 from luminal.models.quantized.told import told
@@ -508,7 +508,7 @@ def load(
     # First of all: a misspelt mode or a missing device is said before gigabytes are read.
     mode, backend = mode_of(mode), registry.find(chosen_device(backend)).name
     place = locate(path)
-    if place.is_dir() and family_of(folder_config(place)) is not None:
+    if place.is_dir() and is_family(place):
         decoder_options = {
             "tokenizer": tokenizer,
             "context": context,

@@ -27,7 +27,7 @@ class MaskedAttention(Module):
 
     Vaswani et al., arXiv 1706.03762. `bias`: of all projections, where `key_bias` and `output_bias`
     do not say otherwise. `scale`: 1 / sqrt(head_dim) by default. `rotary` turns queries and keys of
-    self-attention.
+    self-attention. `attended`: features of what is attended, by default those of x.
     """
 
     def __init__(
@@ -42,14 +42,15 @@ class MaskedAttention(Module):
         output_bias: bool | None = None,
         scale: float | None = None,
         rotary: RotaryEmbedding | None = None,
+        attended: int | None = None,
     ) -> None:
-        inner = heads * head_dim
+        inner, memory = heads * head_dim, hidden if attended is None else attended
         self.heads, self.head_dim = heads, head_dim
         self.rotary = rotary
         self.scale = 1 / math.sqrt(head_dim) if scale is None else scale
         self.q_proj = Linear(hidden, inner, bias, dtype)
-        self.k_proj = Linear(hidden, inner, bias if key_bias is None else key_bias, dtype)
-        self.v_proj = Linear(hidden, inner, bias, dtype)
+        self.k_proj = Linear(memory, inner, bias if key_bias is None else key_bias, dtype)
+        self.v_proj = Linear(memory, inner, bias, dtype)
         self.o_proj = Linear(inner, hidden, bias if output_bias is None else output_bias, dtype)
 
     def keys_values(self, x: Tensor, places: Tensor | None = None) -> KeysValues:

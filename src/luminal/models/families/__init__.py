@@ -9,6 +9,7 @@ from typing import Any
 from luminal.base import lazy
 from luminal.base.errors import InputError, LoadError, ShapeError
 from luminal.loaders.fields import Fields, naming
+from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 from luminal.models.checkpoint import folder_config, folder_tensors
 from luminal.models.families.family import Family
@@ -76,6 +77,15 @@ def family_of(raw: Mapping[str, Any]) -> Family | None:
     return None
 
 
+PIPELINE = "model_index.json"
+"""What diffusers saves beside folders of parts, instead of a `config.json`."""
+
+
+def is_family(folder: Path) -> bool:
+    """Whether a folder has a model of these families, or several in a pipeline."""
+    return is_there(folder / PIPELINE) or family_of(folder_config(folder)) is not None
+
+
 def read_model(folder: Path) -> Module:
     """The model of a folder with a `config.json` and safetensors, weights in the files' dtypes.
 
@@ -87,6 +97,8 @@ def read_model(folder: Path) -> Module:
 
 def read_family(folder: Path, mode: Any, backend: str) -> Any:
     """What runs the model of a folder, compiled so. Raises LoadError."""
+    if is_there(folder / PIPELINE):
+        return lazy.found(f"{__name__}.diffusion:read_pipeline")(folder, mode, backend)
     family, model = _read(folder)
     return family.runner(folder, model, mode, backend)
 

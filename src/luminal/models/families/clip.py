@@ -8,7 +8,7 @@ from typing import Any
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.settings import layer_count
-from luminal.models.clip import Clip, ClipConfig
+from luminal.models.clip import Clip, ClipConfig, ClipText
 from luminal.models.families.family import Family
 from luminal.models.families.renaming import Names, renamed
 from luminal.models.families.settings import head_dim
@@ -16,7 +16,7 @@ from luminal.models.image_text import ImageTextModel
 from luminal.models.transformer import TransformerConfig
 from luminal.models.vision_transformer import VisionConfig
 
-_NAMES: Names = (
+CLIP_NAMES: Names = (
     (r"position_ids$", None),
     (r"^vision_model\.embeddings\.class_embedding$", "vision.first"),
     (r"^vision_model\.embeddings\.position_embedding\.weight$", "vision.positions"),
@@ -24,10 +24,10 @@ _NAMES: Names = (
     (r"^vision_model\.pre_layrnorm\.", "vision.embed_norm."),
     (r"^vision_model\.post_layernorm\.", "vision.transformer.norm."),
     (r"^vision_model\.encoder\.", "vision.transformer."),
-    (r"^text_model\.embeddings\.token_embedding\.", "embed_tokens."),
-    (r"^text_model\.embeddings\.position_embedding\.", "embed_positions."),
-    (r"^text_model\.final_layer_norm\.", "text.norm."),
-    (r"^text_model\.encoder\.", "text."),
+    (r"^text_model\.embeddings\.token_embedding\.", "text.embed_tokens."),
+    (r"^text_model\.embeddings\.position_embedding\.", "text.embed_positions."),
+    (r"^text_model\.final_layer_norm\.", "text.transformer.norm."),
+    (r"^text_model\.encoder\.", "text.transformer."),
     (r"\.self_attn\.", ".attention.part."),
     (r"\.out_proj\.", ".o_proj."),
     (r"\.layer_norm1\.", ".attention.norm."),
@@ -74,6 +74,14 @@ def _layers(fields: Fields) -> TransformerConfig:
     )
 
 
+def clip_text(fields: Fields) -> ClipText:
+    """The text part that a configuration of its own describes."""
+    text = Fields({**_TEXT, **fields.values}, fields.path, fields.what)
+    return ClipText(
+        text.integer("vocab_size"), text.integer("max_position_embeddings"), _layers(text)
+    )
+
+
 def _model(fields: Fields) -> Clip:
     text, vision = _part(fields, "text_config", _TEXT), _part(fields, "vision_config", _VISION)
     images = VisionConfig(
@@ -99,7 +107,7 @@ def _model(fields: Fields) -> Clip:
 
 
 def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
-    return renamed(tensors, _NAMES)
+    return renamed(tensors, CLIP_NAMES)
 
 
 CLIP = Family(_model, _weights, ImageTextModel.of_folder)
