@@ -122,6 +122,8 @@ class ExportedProgram:
         Raises InputError, DTypeError, ShapeError, DimError; States are then as they were.
         """
         arrays = self._arrays({**(inputs or {}), **named})
+        if not _is_int(threads):
+            raise InputError(f"threads: {threads!r} is not an int; 0 takes all CPUs")
         values = self._dims(arrays, dict(dims or {}))
         with self._lock:
             shapes = self._shapes(values)
@@ -164,12 +166,25 @@ class ExportedProgram:
 
     def _dims(self, arrays: Sequence[Array], dims: dict[str, int]) -> list[int]:
         names = [*self.dims]
-        for name in dims.keys() - self.dims.keys():
-            raise DimError(f"{name}: no such dim; the dims are {', '.join(self.dims) or 'none'}")
+        for name, value in dims.items():
+            if name not in self.dims:
+                told = ", ".join(self.dims) or "none"
+                raise DimError(f"{name}: no such dim; the dims are {told}")
+            if not _is_int(value):
+                raise DimError(f"{name}: {value!r} is not an int")
+        source = dict.fromkeys(dims, "dims")
         for argument, array in zip(self.inputs, arrays, strict=True):
             for number, extent in zip(argument.axes, array.shape, strict=True):
-                if number >= 0:
-                    dims.setdefault(names[number], extent)
+                if number < 0:
+                    continue
+                name = names[number]
+                earlier = dims.setdefault(name, extent)
+                if earlier != extent:
+                    raise DimError(
+                        f"{name}: {source[name]} says {earlier}, {argument.name} of shape "
+                        f"{array.shape} says {extent}; all occurrences of a dim agree"
+                    )
+                source.setdefault(name, argument.name)
         for name, (least, most) in self.dims.items():
             if name not in dims:
                 raise DimError(
@@ -275,6 +290,10 @@ def _map_weights(file: Path, model: Any) -> None:
                 raise LoadError(f"{file}: cannot be mapped: {os.strerror(ctypes.get_errno())}")
     except OSError as error:
         raise LoadError(f"{file}: the program's weights: {error.strerror}") from None
+
+
+def _is_int(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
 def _rows(model: Any, name: str) -> Iterator[Any]:

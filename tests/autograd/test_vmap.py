@@ -214,9 +214,13 @@ def test_mistakes_are_named() -> None:
     x, y = lm.ones(2, 3), lm.ones(4, 3)
     with pytest.raises(ShapeError, match="the numbers of examples are"):
         lm.vmap(lambda x, y: x)(x, y)
+    with pytest.raises(InputError, match=r"in_dims has 0.0; give an int, None, or a tree"):
+        lm.vmap(lambda x: x, 0.0)(lm.ones(2))
     with pytest.raises(InputError, match=r"in_dims \(0,\) for 2 arguments"):
         lm.vmap(lambda x, y: x, (0,))(x, y)
-    with pytest.raises(InputError, match=r"argument \[0\]\[1\] is 3, no Tensor, with in_dims 0"):
+    with pytest.raises(
+        InputError, match=r"argument \[1\] is a int and no Tensor, and in_dims says"
+    ):
         lm.vmap(lambda x, n: x * n)(x, 3)
     with pytest.raises(InputError, match="out_dims is None for a result that differs by example"):
         lm.vmap(lambda x: x, out_dims=None)(x)

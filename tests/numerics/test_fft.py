@@ -96,6 +96,12 @@ COMPLEX: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "sums": lambda t, a, b, x: a.sum() + b.mean(0).cumsum(0) + t.roll(a, 1, 0).sum(0),
     "chosen": lambda t, a, b, x: t.where(x > 0, a, b) * (a == a) + (a != b),
     "padded": lambda t, a, b, x: t.nn.functional.pad(a, (1, 2)),
+    "beside real": lambda t, a, b, x: t.diff(a, dim=1, prepend=x[:, :1].to(a.dtype))
+    if t is torch else t.diff(a, dim=1, prepend=x[:, :1]),
+    "filled": lambda t, a, b, x: t.nn.functional.pad(a, (1, 2), "constant", 0.5)[:, :4]
+    + a.masked_fill(x > 0, 2) + a.masked_fill(x > 0, 1 + 2j),
+    "added": lambda t, a, b, x: t.add(a, b, alpha=2) - a.sub(b, alpha=0.5) + a.neg()
+    + a.scatter_add(1, (x > 0).long(), b) + a.index_add(0, t.tensor([2, 0, 0]), b),
     "numbers": lambda t, a, b, x: x * (2 + 1j) + (1 - 1j) / (x * x + 1) - 2j,
 }  # fmt: skip
 
@@ -111,6 +117,16 @@ def test_complex_numbers_are_those_of_pytorch(name: str) -> None:
     else:
         assert got.dtype is lm.complex64
     close_to_greatest(got.numpy(), expected.resolve_conj().numpy(), 3e-6)  # quotients, powers
+
+
+def test_arrays_of_numpy_beside_tensors() -> None:
+    a, x = numbers(3, 4).astype(np.complex64), rng.standard_normal((3, 4)).astype(np.float32)
+    z, t = ours(a), lm.tensor(x)
+    for got, wanted in (
+        (z * a, a * a), (t * a, x * a), (t + a, x + a), (a[0, 0] * t, a[0, 0] * x),
+        (a / z, a / a), (x * z, x * a), (z - a.T.copy().T, 0 * a), (t @ a.T, x @ a.T),
+    ):  # fmt: skip
+        close_to_greatest(got.numpy(), wanted, 3e-6)
 
 
 GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {

@@ -16,6 +16,7 @@ from luminal.base.errors import GraphError
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
+from luminal.memory.state import Parameter, State
 from luminal.shape.expression import product_of
 
 Argnums = int | Sequence[int]
@@ -32,6 +33,7 @@ def jacrev(function: Callable[..., Tensor], argnums: Argnums = 0) -> Callable[..
 
     @wraps(function)
     def jacobian(*args: Any) -> Any:
+        args = _tensors(args)
         numbers, at = _chosen("jacrev", function, args, argnums)
         y, _ = vjp(at, *(args[k] for k in numbers))
         _check("jacrev", y)
@@ -58,6 +60,7 @@ def jacfwd(function: Callable[..., Tensor], argnums: Argnums = 0) -> Callable[..
 
     @wraps(function)
     def jacobian(*args: Any) -> Any:
+        args = _tensors(args)
         numbers, _ = _chosen("jacfwd", function, args, argnums)
         whole = [_columns(function, args, k) for k in numbers]
         return whole[0] if isinstance(argnums, int) else tuple(whole)
@@ -92,6 +95,11 @@ def _columns(function: Callable[..., Tensor], args: Sequence[Any], number: int) 
     return columns.movedim(0, -1).reshape(*y.extents, *x.extents)  # type: ignore[no-any-return]
 
 
+def _tensors(args: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments, Parameters and States as Tensors."""
+    return tuple(x.as_tensor() if isinstance(x, Parameter | State) else x for x in args)
+
+
 def _chosen(
     what: str, function: Callable[..., Tensor], args: Sequence[Any], argnums: Argnums
 ) -> tuple[list[int], Callable[..., Tensor]]:
@@ -101,7 +109,8 @@ def _chosen(
     for k in numbers:
         if not is_tensor(args[k]):
             raise GraphError(
-                f"{what}: argument {k} is {args[k]!r}; pass a Tensor, or arrays through lm.jit"
+                f"{what}: argument {k} is a {type(args[k]).__name__}; pass a Tensor, or arrays "
+                "through lm.jit"
             )
 
     def at(*chosen: Tensor) -> Tensor:

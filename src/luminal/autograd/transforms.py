@@ -17,7 +17,7 @@ from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.ops import Value
-from luminal.memory.state import Parameter
+from luminal.memory.state import Parameter, State
 
 Variable = Tensor | Parameter
 
@@ -133,6 +133,7 @@ def custom_vjp(function: Callable[..., Any], pull: Callable[..., Any]) -> Callab
 
     @wraps(function)
     def recorded(*args: Any) -> Tensor:
+        args = tuple(x.as_tensor() if isinstance(x, Parameter | State) else x for x in args)
         tensors = [x for x in args if is_tensor(x)]
         y = function(*args)
         if not is_tensor(y) or not tensors:
@@ -242,6 +243,7 @@ def _fresh(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], Tree, list[Any]]:
     so do views of it, which would else be composed with those that it is made of.
     """
     leaves, tree = flatten(tuple(arguments))
+    leaves = [x.as_tensor() if isinstance(x, Parameter | State) else x for x in leaves]
     variables = [_variable(x) if is_tensor(x) and x.dtype.is_float else x for x in leaves]
     return tree.build(variables), tree, variables
 

@@ -57,7 +57,7 @@ def vmap(
 
     @wraps(function)
     def batched(*args: Any, **kwargs: Any) -> Any:
-        wanted = in_dims if isinstance(in_dims, int | None) else tuple(in_dims)
+        wanted = tuple(in_dims) if isinstance(in_dims, list | tuple) else in_dims
         if isinstance(wanted, tuple) and len(wanted) != len(args):
             raise InputError(
                 f"vmap: in_dims {in_dims} for {len(args)} arguments; give one for each"
@@ -69,8 +69,9 @@ def vmap(
         for x, dim, path in zip(tensors, dims, paths, strict=True):
             if dim is not None and not is_tensor(x):
                 raise InputError(
-                    f"vmap: argument {path} is {x!r}, no Tensor, with in_dims {dim}; its examples "
-                    "are None there: what all share"
+                    f"vmap: argument {path.removeprefix('[0]')} is a {type(x).__name__} and no "
+                    f"Tensor, and in_dims says that examples lie along dim {dim}; pass lm.tensor(x)"
+                    ", or None in in_dims for what all examples share"
                 )
         graph = graph_of("vmap", [x for x in tensors if is_tensor(x)])
         if (outer := keyed.examples()) is not None and outer.depth > graph.depth:
@@ -122,6 +123,8 @@ def _spread(what: str, dims: Any, tree: Tree) -> list[Any]:
     """The dim of each leaf: an int or None stands for all below it."""
     if dims is None or isinstance(dims, int):
         return [dims] * len(tree.paths())
+    if not isinstance(dims, Mapping | list | tuple):
+        raise InputError(f"vmap: {what} has {dims!r}; give an int, None, or a tree of these")
     keys = tuple(dims) if isinstance(dims, Mapping) else tuple(range(len(dims)))
     if tree.kind is None or keys != tree.keys:
         raise InputError(

@@ -9,6 +9,7 @@ of their parts, with the powers of i (PRODUCTS); the rest is written out below.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +53,8 @@ LINEAR = frozenset(
     "squeeze unsqueeze transpose swapaxes swapdims permute movedim moveaxis t expand broadcast_to "
     "repeat tile flip fliplr flipud roll rot90 narrow select index_select take_along_dim gather "
     "chunk split tensor_split unbind diagonal diag tril triu pad clone detach sum mean cumsum diff "
-    "atleast_1d atleast_2d atleast_3d repeat_interleave unfold masked_select rearrange "
-    "trace".split()
+    "atleast_1d atleast_2d atleast_3d repeat_interleave unfold masked_select masked_fill rearrange "
+    "trace neg positive scatter_add index_add index_copy".split()
 )
 """What is done to both parts alike."""
 PRODUCTS = frozenset(
@@ -70,6 +71,7 @@ class ComplexTensor(Pair):
     """
 
     __slots__ = ("imag", "real")
+    __array_ufunc__ = None  # NumPy's operators leave the work to ours
 
     def __init__(self, real: Any, imag: Any) -> None:
         self.real, self.imag = real, imag
@@ -270,13 +272,13 @@ class ComplexTensor(Pair):
         """z to a power: by products for small ints, else exp(exponent * log(z))."""
         return self**exponent
 
-    def add(self, other: Any) -> ComplexTensor:
-        """z + other, which may be real."""
-        return self + other
+    def add(self, other: Any, *, alpha: Any = 1) -> ComplexTensor:
+        """z + alpha * other, which may be real."""
+        return self + (other if alpha == 1 else other * alpha)
 
-    def sub(self, other: Any) -> ComplexTensor:
-        """z - other, which may be real."""
-        return self - other
+    def sub(self, other: Any, *, alpha: Any = 1) -> ComplexTensor:
+        """z - alpha * other, which may be real."""
+        return self - (other if alpha == 1 else other * alpha)
 
     def div(self, other: Any) -> ComplexTensor:
         """z / other, which may be real."""
@@ -301,6 +303,10 @@ class ComplexTensor(Pair):
     def mH(self) -> ComplexTensor:
         """The last two dims exchanged, and conjugate."""
         return self.mT.conj()
+
+    def adjoint(self) -> ComplexTensor:
+        """The last two dims exchanged, and conjugate."""
+        return self.mH
 
     H = mH
     absolute, conj_physical, contiguous, resolve_conj, cpu = abs, conj, __pos__, __pos__, __pos__
@@ -331,7 +337,7 @@ class ComplexTensor(Pair):
         method = getattr(ComplexTensor, name, None)
         if callable(method) and isinstance(args[0], ComplexTensor):
             return method(*args, **kwargs)
-        if name in ("add", "sub", "div", "equal", "not_equal") and len(args) == 2:
+        if name in _OPERATORS and len(args) == 2:
             return getattr(operator, _OPERATORS[name])(*args)
         raise DTypeError(
             f"{name}: takes real Tensors, got a ComplexTensor; compute with z.real and z.imag, or "
@@ -344,7 +350,10 @@ def _methods() -> dict[str, Callable[..., Any]]:
     return offered("method")
 
 
-_OPERATORS = {"add": "add", "sub": "sub", "div": "truediv", "equal": "eq", "not_equal": "ne"}
+_OPERATORS = {
+    "add": "add", "sub": "sub", "subtract": "sub", "div": "truediv", "divide": "truediv",
+    "true_divide": "truediv", "equal": "eq", "eq": "eq", "not_equal": "ne", "ne": "ne",
+}  # fmt: skip
 
 
 def as_complex(x: Any, like: ComplexTensor) -> ComplexTensor:
@@ -352,16 +361,20 @@ def as_complex(x: Any, like: ComplexTensor) -> ComplexTensor:
     if isinstance(x, ComplexTensor):
         return x
     graph = like.graph
-    if isinstance(x, complex):
-        return _number(x, like.real)
-    if isinstance(x, np.ndarray | np.generic) and np.iscomplexobj(x):
-        return ComplexTensor(graph.constant(x.real.copy()), graph.constant(x.imag.copy()))
+    if _is_complex(x):
+        return _constant(x, like.real)
     real = x if is_tensor(x) else graph.constant(x, like.real.dtype)
     return ComplexTensor(real, real * 0)
 
 
 def linear(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The function of the real parts and that of the imaginary ones, put together again."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    if isinstance(
+        value := bound.arguments.get("value"), int | float | complex | np.number
+    ):  # of padding and of masks
+        bound.arguments["value"] = complex(value)
+    args, kwargs = bound.args, bound.kwargs
     parts = [
         function(
             *(part_of(x, part) for x in args), **{k: part_of(x, part) for k, x in kwargs.items()}
@@ -372,13 +385,17 @@ def linear(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
 
 def part_of(x: Any, part: str) -> Any:
-    """The real or the imaginary parts of what is complex in an argument."""
-    if isinstance(x, ComplexTensor):
+    """The real or the imaginary parts of an argument: of what is complex, and of real Tensors of
+    floats beside it. Integers and bools are places and masks.
+    """
+    if isinstance(x, ComplexTensor | complex):
         return getattr(x, part)
     if isinstance(x, list | tuple) and any(isinstance(y, ComplexTensor) for y in x):
         some = next(y for y in x if isinstance(y, ComplexTensor))
         return [getattr(as_complex(y, some), part) for y in x]
-    return x
+    if isinstance(x, Parameter | State):
+        x = x.as_tensor()
+    return x * 0 if is_tensor(x) and x.dtype.is_float and part == "imag" else x
 
 
 def joined(real: Any, imag: Any) -> Any:
@@ -391,7 +408,7 @@ def joined(real: Any, imag: Any) -> Any:
 def product(function: Callable[..., Any], *args: Any) -> ComplexTensor:
     """The sum of the function of each choice of parts of its complex operands, by powers of i."""
     some = next(x for arg in args for x in _each(arg) if isinstance(x, ComplexTensor))
-    args = tuple(_number(x, some.real) if isinstance(x, complex) else x for x in args)
+    args = tuple(as_complex(x, some) if _is_complex(x) else x for x in args)
     spread = [[*arg] if isinstance(arg, list | tuple) else arg for arg in args]
     places = [x for arg in spread for x in _each(arg)]
     complexes = [k for k, x in enumerate(places) if isinstance(x, ComplexTensor)]
@@ -432,21 +449,48 @@ def beside_complex(kind: type) -> None:
     """Has the operators of Tensors give ComplexTensors where the other operand is complex."""
     for name, reflected in _REFLECTED.items():
         setattr(kind, name, _or_complex(reflected, getattr(kind, name)))
+    kind.__array_ufunc__ = _of_array(kind.__array_ufunc__)  # type: ignore[attr-defined]
+
+
+_UFUNCS = {
+    np.add: "__add__", np.subtract: "__sub__", np.multiply: "__mul__",
+    np.true_divide: "__truediv__", np.matmul: "__matmul__", np.equal: "__eq__",
+    np.not_equal: "__ne__",
+}  # fmt: skip
+
+
+def _of_array(operate: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's operators where a complex array stands left of a Tensor."""
+
+    def operator(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if ufunc in _UFUNCS and method == "__call__" and _is_complex(inputs[0]):
+            return getattr(_constant(inputs[0], self), _UFUNCS[ufunc])(inputs[1])
+        return operate(self, ufunc, method, *inputs, **options)
+
+    return update_wrapper(operator, operate)
 
 
 def _or_complex(reflected: str, operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def operator(self: Any, other: Any) -> Any:
-        if isinstance(other, Pair | complex):
-            pair = other if isinstance(other, Pair) else _number(other, self)
+        if isinstance(other, Pair) or _is_complex(other):
+            pair = other if isinstance(other, Pair) else _constant(other, self)
             return getattr(pair, reflected)(self)
         return operate(self, other)
 
     return update_wrapper(operator, operate)
 
 
-def _number(x: complex, beside: Any) -> ComplexTensor:
-    kind = beside.dtype if beside.dtype is dtypes.float64 else dtypes.float32
-    return ComplexTensor(*(beside.graph.constant(part, kind) for part in (x.real, x.imag)))
+def _is_complex(x: Any) -> bool:
+    """Is it a complex number, or an array of such?"""
+    return isinstance(x, complex) or (isinstance(x, np.ndarray | np.generic) and np.iscomplexobj(x))
+
+
+def _constant(x: Any, beside: Any) -> ComplexTensor:
+    """A complex number, or an array of such, beside a real Tensor."""
+    if isinstance(x, complex):
+        kind = beside.dtype if beside.dtype is dtypes.float64 else dtypes.float32
+        return ComplexTensor(*(beside.graph.constant(part, kind) for part in (x.real, x.imag)))
+    return ComplexTensor(*(beside.graph.constant(part.copy()) for part in (x.real, x.imag)))
 
 
 def _real_of(target: Any) -> Any:

@@ -143,6 +143,7 @@ class Signature:
             wanted = ends[names[symbol.name]] if symbol.name in names else (lo, hi)
             least, most = wanted if isinstance(wanted, tuple | list) else (lo, wanted)
             for end in (least, most):
+                check_int(symbol.name, end)
                 self._check_interval(symbol.name, end)
             if least > most:
                 raise DimError(f"{symbol.name}: {least}..{most} is empty; give least <= greatest")
@@ -180,10 +181,7 @@ class Signature:
             if name not in self.declared:
                 names = ", ".join(sorted(self.declared)) or "none"
                 raise DimError(f"{name}: no such dim; the dims are {names}")
-            # True would pass for 1, and is mostly an argument in the wrong place. Integers of NumPy
-            # have `__index__` and are welcome.
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
-                raise DimError(f"{name}: {value!r} is not an int")
+            check_int(name, value)
             if name in self._coordinates and value != self._coordinates[name]:
                 raise DimError(
                     f"{name}: {value}, and this rank's place is {self._coordinates[name]}; "
@@ -196,6 +194,14 @@ class Signature:
                     "it; give a multiple"
                 )
         return dims
+
+
+def check_int(name: str, value: Any) -> None:
+    """Raises DimError for the value of a dim that is no int."""
+    # True would pass for 1, and is mostly an argument in the wrong place. Integers of NumPy have
+    # `__index__` and are welcome.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise DimError(f"{name}: {value!r} is not an int")
 
 
 def _interval(symbol: Symbol) -> Interval:

@@ -19,6 +19,9 @@ from luminal.base.errors import DTypeError, InputError
 from luminal.base.near_names import explained
 from luminal.base.records import dataclass
 from luminal.frontend.handle import is_tensor
+from luminal.frontend.matrices.matmul import rounding
+from luminal.frontend.pointwise.derivatives import differentiable
+from luminal.frontend.random.keyed import drawing_in, keyed
 from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
 from luminal.memory.data import array_of, is_array, is_list_of_numbers
@@ -194,9 +197,9 @@ class Jitted:
         for name, value in bound.arguments.items():
             is_static = name in self._static or isinstance(value, bool | str)
             (static if is_static else dynamic)[name] = value
-        # What decides a program (shapes, dtypes, static values, the device) is the key; values of
-        # arrays never are. A Tensor among the arguments means that the caller records: then this is
-        # the function.
+        # What decides a program (shapes, dtypes, static values, the device, autocast, no_grad) is
+        # the key; values of arrays never are. A Tensor among the arguments means that the caller
+        # records: then this is the function.
         values, tree = flatten(dynamic, is_list_of_numbers)
         # Inside of another recording it is a part of that, not a program of its own.
         if any(map(is_tensor, values)):
@@ -204,7 +207,7 @@ class Jitted:
             return self._function(*args, **kwargs)
         leaves = _leaves(dynamic, values, tree)
         types = tuple(leaf.type(self._shapes) for leaf in leaves)
-        kind = (_static_key(static), tree, default_device())
+        kind = (_static_key(static), tree, default_device(), rounding(), differentiable.get())
         forms = self._forms
         # Threads that call at once compile a form once.
         with forms.lock:
@@ -232,7 +235,7 @@ class Jitted:
         for name in self._signature.parameters:  # BoundArguments keep the signature's order
             if name in arguments:
                 call.arguments[name] = arguments[name]
-        with recording(graph), watching() as watched:
+        with recording(graph), keyed(None), drawing_in(None), watching() as watched:
             watch(self._receiver)
             result = self._function(*call.args, **call.kwargs)
         values, result_tree = flatten(result)

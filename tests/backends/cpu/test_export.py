@@ -146,11 +146,35 @@ def test_dims_and_what_is_refused(tmp_path: Path) -> None:
         program(x=rows(5), threads=-1)
     with pytest.raises(lm.DimError, match="q: no such dim; the dims are s"):
         program(x=rows(5), dims={"q": 1})
+    for wrong in ("5", 5.0, True):
+        with pytest.raises(lm.DimError, match=f"s: {wrong!r} is not an int"):
+            program(x=rows(5), dims={"s": wrong})
+        with pytest.raises(lm.DimError, match=f"s: {wrong!r} is not an int"):
+            exe.export(tmp_path / "x.lum", {"s": wrong})
+        with pytest.raises(lm.InputError, match=f"threads: {wrong!r} is not an int"):
+            program(x=rows(5), threads=wrong)
     with pytest.raises(lm.DimError, match=r"s: 500 is outside its interval 1\.\.100"):
         exe.export(tmp_path / "x.lum", {"s": 500})
     with pytest.raises(lm.DimError, match=r"s: 9\.\.3 is empty"):
         exe.export(tmp_path / "x.lum", {"s": (9, 3)})
     assert [file.name for file in tmp_path.iterdir()] == ["linear.lum"]
+
+
+def test_shapes_that_do_not_agree(tmp_path: Path) -> None:
+    """Whose dim it is, is said as the executable says it."""
+    cx = lm.Graph()
+    s = cx.dim("s", 1, 9)
+    (cx.tensor((s, 2), name="x") + cx.tensor((s, 1), name="z")).output("y")
+    exe = lm.compile(cx)
+    program = lm.load_exported(exe.export(tmp_path / "two.lum"))
+    inputs = {"x": np.ones((3, 2), np.float32), "z": np.ones((4, 1), np.float32)}
+    for options in ({}, {"dims": {"s": 5}}):
+        texts = []
+        for run in (exe, program):
+            with pytest.raises(lm.DimError, match="all occurrences of a dim agree") as caught:
+                run(inputs, **options)
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
 
 
 def test_extents_that_are_not_bare(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_dims_and_functions() -> None:
         ("a (b c) -> a b c", {}, r"of \(b c\) the sizes of b and c are not known"),
         ("a (b c) -> a b c", {"b": 4}, r"6 of x: i64\[4, 6\] does not divide by 4, of \(b c\)"),
         ("a b -> b a", {"b": 5}, r"b is 5, and x: i64\[4, 6\] has 6"),
+        ("a (b c) -> a b c", {"b": -2}, "b is -2; a size is at least 0"),
         ("a b -> b a", {"k": 5}, "has no 'k', whose size is given"),
         ("a 1 -> a 1", {}, r"1 is 1, and x: i64\[4, 6\] has 6"),
     ],

@@ -17,6 +17,7 @@ import torch
 
 import luminal as lm
 from luminal import nn
+from luminal.base.errors import GraphError
 from tests.close import close_each
 
 F32 = np.float32
@@ -376,3 +377,40 @@ def test_what_is_compiled_or_recorded_is_neither_pickled_nor_copied(copied: Any)
     with pytest.raises(TypeError, match=r"g: a Graph cannot be pickled or copied, .* record it"):
         copied(lm.Graph("g"))
     assert copied(module.__wrapped__)
+
+
+def test_jit_compiles_for_what_it_is_called_in() -> None:
+    """Products round as the `autocast` around the call says, whichever call came first."""
+    x = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    modes: list[Any] = [None, lm.bfloat16, lm.float16]
+    for first in modes:
+        f = lm.jit(lambda a: a @ a)
+        for dtype in [first, *modes]:
+            with lm.autocast("cpu", dtype or lm.bfloat16, enabled=dtype is not None):
+                got = f(x)
+            assert got.dtype == (dtype or lm.float32).numpy
+        assert f.entries == 3
+    g = lm.jit(lambda a: lm.grad((a * a).sum(), a))
+    for recorder in (lm.no_grad, lm.enable_grad):
+        with recorder():
+            got = g(x)
+        np.testing.assert_array_equal(got, 2 * x * (recorder is lm.enable_grad))
+
+
+def test_jit_draws_from_keys_that_are_arguments() -> None:
+    """A key around the call would be that of the first call for good."""
+    x = np.ones((64,), np.float32)
+    f = lm.jit(lambda a: nn.functional.dropout(a, training=True))
+    with nn.keyed(lm.random.key(1)), pytest.raises(GraphError, match="with the key as an argument"):
+        f(x)
+
+    @lm.jit
+    def g(a: Any, key: Any) -> Any:
+        with nn.keyed(key):
+            return nn.functional.dropout(a, training=True)
+
+    keys = [lm.random.key(k).numpy() for k in (1, 2, 1)]
+    with nn.keyed(lm.random.key(3)):
+        one, other, again = (g(x, key) for key in keys)
+    assert (one == again).all()
+    assert (one != other).any()

@@ -41,6 +41,11 @@ def autocast(dtype: DType | None) -> Iterator[None]:
         _dtype.reset(token)
 
 
+def rounding() -> DType | None:
+    """The dtype that products recorded now round their operands to, or None."""
+    return _dtype.get()
+
+
 def rounds(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Casts these arguments down; inside, the function computes as outside of `autocast`."""
 

@@ -117,6 +117,8 @@ def _extents(
     for name in sizes:
         if not any(name in group for group in left):
             raise ShapeError(f"rearrange: {pattern!r} has no {name!r}, whose size is given")
+        if extents[name].is_const and extents[name].value < 0:
+            raise ShapeError(f"rearrange: {name} is {extents[name]}; a size is at least 0")
     for extent, group in zip(x.extents, left, strict=True):
         unknown = [name for name in group if name not in extents]
         shown = f"({' '.join(group)})" if len(group) > 1 else (*group, "1")[0]

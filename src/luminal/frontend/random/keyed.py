@@ -376,12 +376,14 @@ _keys: ContextVar[_Keys | None] = ContextVar("luminal_nn_keys", default=None)
 
 
 @contextmanager
-def keyed(key: Tensor) -> Iterator[None]:
+def keyed(key: Tensor | None) -> Iterator[None]:
     """Inside the block each call of what draws (dropout) gets a key of its own from `key`.
 
-    Make `key` an input of the graph, or carry it in a State, and give each run another one.
+    Make `key` an input of the graph, or carry it in a State, and give each run another one. A
+    function under `lm.jit` takes it as an argument and has the block inside: it is recorded once,
+    so none around it counts. None: as outside of all blocks.
     """
-    token = _keys.set(_Keys(key))
+    token = _keys.set(None if key is None else _Keys(key))
     try:
         yield
     finally:
@@ -392,7 +394,8 @@ def no_key(what: str) -> str:
     """What is wrong with a draw outside of `keyed` that every run would repeat."""
     return (
         f"{what}: it draws random numbers and has no random key; call model.eval() for "
-        "inference, or call it inside `with nn.keyed(key):`, as for training"
+        "inference, or call it inside `with nn.keyed(key):`, as for training (under lm.jit inside "
+        "of the function, with the key as an argument)"
     )
 
 
