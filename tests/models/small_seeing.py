@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from tests.models.tiny_architectures import SIZES
+from tests.models.tiny_architectures import SIZES, TINY
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -56,6 +56,55 @@ def _idefics3(ids: dict[str, int]) -> Any:
     )
 
 
+def _llava(ids: dict[str, int], kind: str = "llama", **options: Any) -> Any:
+    return transformers.LlavaConfig(
+        text_config={**TEXT, "model_type": kind},
+        vision_config={**TOWER, "model_type": "clip_vision_model"},
+        image_token_index=ids["<image>"],
+        **options,
+    )
+
+
+def _llava_of_siglip(ids: dict[str, int]) -> Any:
+    return transformers.LlavaConfig(
+        text_config={**TEXT, "model_type": "qwen2"},
+        vision_config={**TOWER, "model_type": "siglip_vision_model"},
+        image_token_index=ids["<image>"],
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+    )
+
+
+def _llava_processor(tokenizer: Any, strategy: str = "default") -> Any:
+    images = transformers.CLIPImageProcessorPil(size={"shortest_edge": 18}, crop_size=16)
+    return transformers.LlavaProcessor(
+        images, tokenizer, 4, strategy, num_additional_image_tokens=int(strategy == "default")
+    )
+
+
+def _gemma3(ids: dict[str, int]) -> Any:
+    options = TINY["gemma3"].options
+    return transformers.Gemma3Config(
+        text_config={**options, "vocab_size": VOCABULARY, "max_position_embeddings": 512},
+        vision_config={**TOWER, "image_size": 32, "vision_use_head": False},
+        mm_tokens_per_image=16,  # more than the window
+        boi_token_index=ids["<start_of_image>"],
+        eoi_token_index=ids["<end_of_image>"],
+        image_token_index=ids["<image_soft_token>"],
+    )
+
+
+def _gemma3_processor(tokenizer: Any) -> Any:
+    images = transformers.Gemma3ImageProcessorPil(size={"height": 32, "width": 32})
+    names = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer,
+        extra_special_tokens={**names, "image_token": "<image_soft_token>"},
+        pad_token="w0",
+    )
+    return transformers.Gemma3Processor(images, tokenizer, image_seq_length=16)
+
+
 def _smolvlm(ids: dict[str, int]) -> Any:
     vision = {**TOWER, "image_size": 24}
     text = {**TEXT, "model_type": "llama"}
@@ -80,6 +129,25 @@ SMALL = {
         ("<image>", *_AROUND, *_TILES),
         _idefics3,
         _idefics3_processor,
+    ),
+    "llava": Small("LlavaForConditionalGeneration", ("<image>",), _llava, _llava_processor),
+    "llava_of_mistral": Small(
+        "LlavaForConditionalGeneration",
+        ("<image>",),
+        lambda ids: _llava(ids, "mistral", vision_feature_layer=1),
+        _llava_processor,
+    ),
+    "llava_of_siglip": Small(
+        "LlavaForConditionalGeneration",
+        ("<image>",),
+        _llava_of_siglip,
+        lambda tokenizer: _llava_processor(tokenizer, "full"),
+    ),
+    "gemma3": Small(
+        "Gemma3ForConditionalGeneration",
+        ("<start_of_image>", "<end_of_image>", "<image_soft_token>"),
+        _gemma3,
+        _gemma3_processor,
     ),
     # Its own processor needs a package more, for videos.
     "smolvlm": Small(

@@ -534,6 +534,7 @@ TEXT_PARTS = {
         "mistral", "Mistral3Config", "Mistral3ForConditionalGeneration", head_dim=8
     ),
     "idefics3_text": seeing("llama", "Idefics3Config", "Idefics3ForConditionalGeneration"),
+    "llava_text": seeing("llama", "LlavaConfig", "LlavaForConditionalGeneration"),
     "smolvlm_text": seeing("llama", "SmolVLMConfig", "SmolVLMForConditionalGeneration"),
 }
 ROPE = {"rope_theta": 10000.0, "factor": 4.0}

@@ -201,14 +201,7 @@ class DecoderModel(Module):
         # not three.
         if isinstance(positions, Tensor) and not positions.ndim:
             positions = _each(positions, ids).cast(int32).expand(*ids.extents)
-        x = self.embed_tokens(ids)
-        x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
-        if self.scale is not None:
-            x = x * self.scale
-        x = seen.placed(x)
-        if self.embed_positions is not None:
-            x = x + self.embed_positions(_each(positions, ids))
-        x = applied(self.embed_norm, x)
+        x = self._embedded(ids, positions, seen)
         layer_inputs = self.layer_inputs(ids, x) if self.layer_inputs is not None else None
         if self.streams is not None:
             x = self.streams.spread(x)
@@ -248,6 +241,17 @@ class DecoderModel(Module):
         if states is not None:
             states.append(normed)
         return normed
+
+    def _embedded(self, ids: Tensor, positions: Positions, seen: Seen) -> Tensor:
+        """What goes into the first layer."""
+        x = self.embed_tokens(ids)
+        x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
+        if self.scale is not None:
+            x = x * self.scale
+        x = seen.placed(x)
+        if self.embed_positions is not None:
+            x = x + self.embed_positions(_each(positions, ids))
+        return applied(self.embed_norm, x)
 
     def each_cache(self, make: Callable[[int], Any]) -> list[Any]:
         """A cache for each layer, or that of the layer whose keys it attends."""

@@ -72,8 +72,8 @@ class CausalAttention(Module):
 
         k and v (..., kv_heads, keys, features) lie at positions 0, 1, 2 ...; a query sees those up
         to its own position: the queries follow each other from `positions` on, or it is a Tensor
-        (..., queries). `spans` (..., 2, queries): a query also sees the keys from the first number
-        up to before the second, as a part of an image sees all of that.
+        (..., queries). `spans` (..., 2, queries): a query also sees later keys from the first
+        number up to before the second, as a part of an image sees all of it within the window.
         """
         # Heads that share keys are an axis of their own, along which keys lack it: nothing is
         # repeated in memory, and each key is read once for its group.
@@ -260,19 +260,26 @@ def causal_mask(
     positions: Positions = 0,
     window: int | None = None,
     chunk: int | None = None,
+    spans: Tensor | None = None,
 ) -> Tensor:
     """(queries, keys) bools: query i, at `positions` + i, sees the keys up to its own position.
 
     (..., queries, keys) for a Tensor (..., queries). `window`: only the last so many keys; `chunk`:
-    only those of its own chunk of so many positions.
+    only those of its own chunk of so many positions. `spans`: see `CausalAttention.attend`.
     """
     rows, columns = graph.extents((queries, keys))
+    if spans is not None and not isinstance(positions, Tensor):
+        # Spans are data, and so is then what is compared beside them.
+        positions = graph.arange(rows) + graph.constant(positions)
     if isinstance(positions, Tensor):
         key: Any = graph.arange(columns, dtype=positions.dtype)
         query_positions: Any = positions.unsqueeze(-1)
     else:
         query_positions, key = graph.extent(positions) + along(0, rows), along(1, columns)
     visible = query_positions >= key
+    if spans is not None:
+        first, end = (spans[..., side, :].unsqueeze(-1) for side in (0, 1))
+        visible = visible | ((key >= first) & (key < end))
     if window is not None:
         visible = visible & (key + window > query_positions)
     if chunk is not None:
@@ -302,16 +309,7 @@ def _masked(
         # A step of generation needs no mask, and its kernel no comparison.
         if queries == const(1) and keys == graph.extent(positions) + 1 and all_seen:
             return scores  # one query, which sees all keys
-        mask = _with_spans(causal_mask(graph, queries, keys, positions, window, chunk), spans)
+        mask = causal_mask(graph, queries, keys, positions, window, chunk, spans)
         return where(mask, scores, -math.inf)
-    mask = _with_spans(causal_mask(graph, queries, keys, positions, window, chunk), spans)
+    mask = causal_mask(graph, queries, keys, positions, window, chunk, spans)
     return where(mask.unsqueeze(-3).unsqueeze(-3), scores, -math.inf)
-
-
-def _with_spans(mask: Tensor, spans: Tensor | None) -> Tensor:
-    """`mask` (..., queries, keys), where each query sees the keys of its span as well."""
-    if spans is None:
-        return mask
-    keys = mask.graph.arange(mask.extents[-1])
-    first, end = (spans[..., side, :].unsqueeze(-1) for side in (0, 1))
-    return mask | ((keys >= first) & (keys < end))

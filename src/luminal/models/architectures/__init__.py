@@ -58,7 +58,7 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
         case [str(name)]:
             for record in records(name):
                 if record.name == name:
-                    return record
+                    return record.chosen(Fields(raw, path))
         case [name]:
             pass
     raise LoadError(

@@ -21,6 +21,7 @@ from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
+from luminal.loaders.shown import shown
 from luminal.memory.row_order import StoredRows
 from luminal.models.architectures.layers import layers_of
 from luminal.models.architectures.settings import COMMON, decoder_config, experts_of, refuse
@@ -85,7 +86,8 @@ class Architecture:
     its name as those of several projections, where fusing is not by rows of the kinds above.
     `parts`: how the names of weights begin that are read, all if there are none. `unpacked`: the
     arrays of a file, of which some are packed. `sees`: the record of `luminal.models.seeing` for
-    models that see, as "module:RECORD".
+    models that see, as "module:RECORD". `texts`: the records by the `model_type` of the
+    `text_config`, where that may be one of several.
 
     `gguf`: what files in GGUF say otherwise; None where there are none of these models.
     """
@@ -105,12 +107,25 @@ class Architecture:
     parts: tuple[str, ...] = ()
     unpacked: Callable[[Tensors], Tensors] = dict
     sees: str = ""
+    texts: Mapping[str, Architecture] = field(default_factory=dict)
     gguf: GGUF | None = None
 
     @property
     def all_settings(self) -> Mapping[str, Any]:
         """The common settings with those of this architecture, but for its experts."""
         return {**COMMON, **self.settings}
+
+    def chosen(self, fields: Fields) -> Architecture:
+        """The record for a `config.json`, where the `texts` are several. Raises LoadError."""
+        if not self.texts:
+            return self
+        kind = fields.section("text_config").text("model_type", next(iter(self.texts)))
+        if kind not in self.texts:
+            raise LoadError(
+                f"{fields.path}: a text_config of model_type {shown(kind)} is not supported here; "
+                f"{', '.join(self.texts)} are"
+            )
+        return self.texts[kind]
 
     def config(self, fields: Fields) -> DecoderConfig:
         """The decoder that a `config.json` describes. LoadError for what is not supported."""

@@ -118,6 +118,7 @@ GEMMA3 = Architecture(
 GEMMA3_TEXT = text_part(
     "Gemma3ForConditionalGeneration",
     GEMMA3,
+    "gemma3:GEMMA3",
     vocab_size=262208,
     num_attention_heads=8,
     num_key_value_heads=4,

@@ -16,7 +16,7 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.image import LANCZOS, values_of
 from luminal.models.architectures.settings import refuse
 from luminal.models.seeing.record import Prepare, Prepared, Seeing
-from luminal.models.seeing.tower import NAMES, ImageTower, runs_of, siglip
+from luminal.models.seeing.tower import NAMES, ImageTower, check_size, runs_of, siglip
 from luminal.nn import Linear, Module
 
 if TYPE_CHECKING:
@@ -77,11 +77,7 @@ def _prepare(fields: Fields, processor: Fields, name: Callable[[int], str]) -> P
     size = processor.section("size")
     side, factor = _sizes(fields)
     taken = _vision(fields).integer("image_size")
-    if tile != taken:
-        raise LoadError(
-            f"{processor.path}: max_image_size makes tiles of {tile} pixels, the tower takes "
-            f"{taken}; take the processor of this model"
-        )
+    check_size((tile, tile), taken, processor)
     refuse(processor, do_resize=True)
     refuse(size, height=None, width=None)
     longest = size.integer("longest_edge", 4 * tile)
@@ -153,7 +149,7 @@ def _tokens(rows: int, columns: int, count: int) -> str:
 IDEFICS3 = Seeing(
     _tower,
     ("model.vision_model.", "model.connector."),
-    (
+    lambda fields: (
         (r"^model\.vision_model\.", "vision."),
         (r"^model\.connector\.modality_projection\.", "projector."),
         *NAMES,

@@ -49,7 +49,7 @@ class Seeing:
 
     tower: Callable[[Fields, int], Any]
     parts: tuple[str, ...]
-    names: Names
+    names: Callable[[Fields], Names]
     prepare: Callable[[Fields, Fields, Callable[[int], str]], Prepare]
     tokens: tuple[str, ...] = TOKENS
     placeholders: tuple[str, ...] = TOKENS

@@ -6,11 +6,13 @@ Dosovitskiy et al., arXiv 2010.11929; Zhai et al., arXiv 2303.15343 (SigLIP).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from luminal.base.dtypes import float32
+from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.fields import Fields
@@ -66,22 +68,49 @@ def runs_of(images: Sequence[Array]) -> list[Mapping[str, Array]]:
     return [{"images": np.stack(images[at : at + BATCH])} for at in range(0, len(images), BATCH)]
 
 
-def siglip(fields: Fields, last_norm: bool = True) -> VisionConfig:
-    """The tower that a `vision_config` describes: as SigLIP's, without a first token."""
+def check_size(shape: tuple[int, int] | None, side: int, processor: Fields) -> None:
+    """Raises LoadError where images become no squares of this side."""
+    if shape != (side, side):
+        raise LoadError(
+            f"{processor.path}: images become {shape} pixels, the tower takes {side} x {side}; "
+            "take the processor of this model"
+        )
+
+
+def siglip(fields: Fields) -> VisionConfig:
+    """The tower that a `vision_config` describes: SigLIP's, without a first token."""
+    return replace(_vision(fields, "gelu_pytorch_tanh", 1e-6), first_token=False)
+
+
+def clip(fields: Fields) -> VisionConfig:
+    """The tower that a `vision_config` describes: CLIP's, with a norm before its layers."""
+    config = _vision(fields, "quick_gelu", 1e-5)
+    return replace(config, patch_bias=False, embedding_norm=True)
+
+
+def _vision(fields: Fields, activation: str, epsilon: float) -> VisionConfig:
+    values = {**_BASE, **fields.values}
+    fields = replace(fields, values=values)
     layers = TransformerConfig(
-        hidden_size=fields.integer("hidden_size", 768),
-        intermediate_size=fields.integer("intermediate_size", 3072),
-        num_hidden_layers=layer_count(fields) if "num_hidden_layers" in fields.values else 12,
-        num_attention_heads=fields.integer("num_attention_heads", 12),
+        hidden_size=fields.integer("hidden_size"),
+        intermediate_size=fields.integer("intermediate_size"),
+        num_hidden_layers=layer_count(fields),
+        num_attention_heads=fields.integer("num_attention_heads"),
         head_dim=head_dim(fields, "hidden_size", "num_attention_heads"),
-        activation=fields.text("hidden_act", "gelu_pytorch_tanh"),
-        norm_eps=fields.number("layer_norm_eps", 1e-6, most=1),
-        last_norm=last_norm,
+        activation=fields.text("hidden_act", activation),
+        norm_eps=fields.number("layer_norm_eps", epsilon, most=1),
     )
-    return VisionConfig(
-        fields.integer("image_size", 224),
-        fields.integer("patch_size", 16),
-        fields.integer("num_channels", 3),
-        layers,
-        first_token=False,
-    )
+    size, patch, channels = map(fields.integer, ("image_size", "patch_size", "num_channels"))
+    return VisionConfig(size, patch, channels, layers)
+
+
+_BASE = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "image_size": 224,
+    "patch_size": 16,
+    "num_channels": 3,
+}
+"""Where a file leaves it out."""
