@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from luminal.base.errors import LoadError
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models import load
 from luminal.models.architectures import decoder_of
@@ -32,6 +33,24 @@ def llama2c(shared_data: Path) -> Checkpoint:
 @pytest.fixture(scope="module")
 def gguf(shared_data: Path) -> Checkpoint:
     return load_checkpoint(shared_data / "stories-260k/stories260K.gguf")
+
+
+def test_a_llama2c_file_finds_its_tokenizer(llama2c: Checkpoint, shared_data: Path) -> None:
+    alone = load_checkpoint(shared_data / "stories-260k/stories260K.bin")
+    assert tokenizer_of(alone).encode(STORY) == tokenizer_of(llama2c).encode(STORY)
+
+
+def test_a_llama2c_file_says_which_tokenizers_it_looked_for(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.bin"
+    path.write_bytes((shared_data / "stories-260k/stories260K.bin").read_bytes())
+    missing = r"no tokenizer, and beside it there is no tok512\.bin or tokenizer\.bin or tokeni"
+    with pytest.raises(LoadError, match=missing):
+        load(path)
+    (tmp_path / "tokenizer.bin").write_bytes(b"\0" * 9)
+    with pytest.raises(LoadError, match=r"tokenizer\.bin: truncated in piece 0"):
+        load(path)
 
 
 def logits_of(checkpoint: Checkpoint, ids: list[int]) -> npt.NDArray[np.float64]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.base.errors import GraphError, InputError, LoadError
+from luminal.base.errors import GraphError, InputError
 from luminal.models import LanguageModel, load
 from luminal.models.architectures import decoder_of
 from luminal.models.checkpoint import load_checkpoint
@@ -111,8 +111,3 @@ def test_one_text_at_a_time(model: LanguageModel) -> None:
     next(model.stream(PROMPT, max_tokens=5))
     with pytest.raises(GraphError, match="another text was started on this model"):
         list(first)
-
-
-def test_a_model_without_tokenizer_says_so(shared_data: Path) -> None:
-    with pytest.raises(LoadError, match="the model has no tokenizer; name one, with --tokenizer"):
-        load(shared_data / "stories-260k/stories260K.bin")

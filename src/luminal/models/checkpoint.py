@@ -113,7 +113,11 @@ def _read(
     if path.suffix == ".bin":
         from luminal.loaders.llama2c import read_llama2c
 
-        return Checkpoint(*read_llama2c(path), other, path)
+        config, tensors = read_llama2c(path)
+        beside = next(filter(is_there, tokenizers_beside(path, config["vocab_size"])), None)
+        if other is None and with_tokenizer and beside is not None:
+            other = read_tokenizer(beside)
+        return Checkpoint(config, tensors, other, path)
     raise LoadError(
         f"{path}: unknown kind of file; pass a folder with config.json and safetensors, "
         f"a .gguf, or a llama2.c .bin"
@@ -214,6 +218,14 @@ def _check_ids(tokenizer: HuggingFaceTokenizer, count: int, source: str | Path) 
             f"{source}: {highest} begins or ends a text (bos_token_id, eos_token_id), the model "
             f"has {count} tokens"
         )
+
+
+def tokenizers_beside(path: Path, count: int) -> list[Path]:
+    """Where the tokenizer of a llama2.c file may lie: under the name that its training script gives
+    to a vocabulary of `count` pieces, under that of Llama's, or as other programs write it.
+    """
+    names = f"tok{count}.bin", "tokenizer.bin", "tokenizer.json"
+    return [path.with_name(name) for name in names if name != path.name]
 
 
 def read_tokenizer(path: Path) -> HuggingFaceTokenizer:

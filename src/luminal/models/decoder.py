@@ -203,8 +203,7 @@ class DecoderModel(Module):
             positions = _each(positions, ids).cast(int32).expand(*ids.extents)
         x = self._embedded(ids, positions, seen)
         layer_inputs = self.layer_inputs(ids, x) if self.layer_inputs is not None else None
-        if self.streams is not None:
-            x = self.streams.spread(x)
+        x = x if self.streams is None else self.streams.spread(x)
         # Some scalings change the frequencies once a text is longer than the training's. Keys that
         # a cache holds were turned by the old ones, so the program refuses to cross that end.
         if caches and self.cache_end is not None and not isinstance(positions, Tensor):
@@ -235,8 +234,7 @@ class DecoderModel(Module):
                 states.append(x)
             y = layer(x, turned, caches[number] if caches else None, positions, *inputs)
             x, passed = y if self.passing else (y, None)
-        if self.streams is not None:
-            x = self.streams.merged(x)
+        x = x if self.streams is None else self.streams.merged(x)
         normed: Tensor = self.norm(x)
         if states is not None:
             states.append(normed)

@@ -26,7 +26,7 @@ from luminal.models.chat_template import (
     parted,
     special_tokens,
 )
-from luminal.models.checkpoint import load_checkpoint, locate
+from luminal.models.checkpoint import load_checkpoint, locate, tokenizers_beside
 from luminal.models.decoder import Decoder
 from luminal.models.families import is_family, read_family
 from luminal.models.programs import Features, Programs
@@ -528,8 +528,13 @@ def load(
     model = decoder_of(checkpoint, compute_dtype)
     tokenizer_of_model = checkpoint.tokenizer_for(model.config.vocab_size)
     if tokenizer_of_model is None:
+        absent = ""
+        if checkpoint.path.suffix == ".bin":
+            beside = tokenizers_beside(checkpoint.path, model.config.vocab_size)
+            absent = f", and beside it there is no {' or '.join(file.name for file in beside)}"
         raise LoadError(
-            f"{path}: the model has no tokenizer; name one, with --tokenizer or tokenizer=..."
+            f"{path}: the model has no tokenizer{absent}; name one, with --tokenizer or "
+            "tokenizer=..."
         )
     loaded = LanguageModel(model, tokenizer_of_model, mode, backend, context)
     if checkpoint.chat_template is not None:

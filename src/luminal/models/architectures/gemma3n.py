@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
 
 from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
@@ -21,9 +24,10 @@ from luminal.models.architectures.settings import (
     text,
 )
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder_config import Layers
+from luminal.models.decoder_config import DecoderConfig, Layers
 from luminal.models.gemma3n_layer import Gemma3nBlock
 from luminal.models.gemma4_layer import Gemma4Attention
+from luminal.models.gguf.form import ANY_LAYER, GGUF
 
 
 def _widths(fields: Fields) -> list[int]:
@@ -89,6 +93,38 @@ def _streams(fields: Fields) -> int:
     return fields.integer("altup_num_inputs", 4)
 
 
+_SPARSITY = "activation_sparsity_scale"
+
+
+def _read(reader: Any) -> Mapping[str, Any]:
+    """What files say by shapes, and the sparsity of gates as so many standard deviations."""
+    sizes = {}
+    for key, name in (
+        ("vocab_size_per_layer_input", "per_layer_token_embd.weight"),
+        ("laurel_rank", "blk.0.laurel_l.weight"),
+    ):
+        if name not in reader.tensors:
+            raise LoadError(f"{reader.fields.path}: tensor {name!r} is missing")
+        sizes[key] = reader.tensors[name].shape[0]
+    cuts = reader.fields.listed(reader.key(_SPARSITY), float)
+    shares = [round(NormalDist().cdf(cut), 6) for cut in cuts]
+    return {**sizes, "activation_sparsity_pattern": shares}
+
+
+def _written(config: DecoderConfig) -> Mapping[str, Any]:
+    blocks = [layer.block for layer in config.layers]
+    shares = [block.sparsity for block in blocks if isinstance(block, Gemma3nBlock)]
+    cuts = [NormalDist().inv_cdf(share) if share else -math.inf for share in shares]
+    assert config.layer_inputs is not None
+    return {
+        "altup.active_idx": next(b.active for b in blocks if isinstance(b, Gemma3nBlock)),
+        "altup.num_inputs": config.streams,
+        "attention.shared_kv_layers": sum(layer.keys_of is not None for layer in config.layers),
+        "embedding_length_per_layer_input": config.layer_inputs[1],
+        _SPARSITY: cuts,
+    }
+
+
 GEMMA3N = Architecture(
     "Gemma3nForCausalLM",
     {
@@ -115,5 +151,42 @@ GEMMA3N = Architecture(
         "model.altup_unembed_projections.": "model.streams.merging.",
     },
     layers=_layers,
+    gguf=GGUF(
+        "gemma3n",
+        "gemma3n_text",
+        keys={
+            "altup.active_idx": "altup_active_idx",
+            "altup.num_inputs": "altup_num_inputs",
+            "attention.shared_kv_layers": "num_kv_shared_layers",
+            "embedding_length_per_layer_input": "hidden_size_per_layer_input",
+            "feed_forward_length": "intermediate_size",
+        },
+        names={
+            "altup.correction_coefs": "altup_correct_coef",
+            "altup.correct_output_scale": "altup_correct_scale.weight",
+            "altup.prediction_coefs": "altup_predict_coef",
+            "altup.modality_router": "altup_router",
+            "altup.router_norm": "altup_router_norm",
+            "laurel.linear_left": "laurel_l",
+            "laurel.linear_right": "laurel_r",
+            "laurel.post_laurel_norm": "laurel_post_norm",
+            "per_layer_input_gate": "inp_gate",
+            "per_layer_projection": "proj",
+            "post_per_layer_input_norm": "post_norm",
+        },
+        outer={
+            "model.layer_inputs.embed_tokens_per_layer": "per_layer_token_embd",
+            "model.layer_inputs.per_layer_model_projection": "per_layer_model_proj",
+            "model.layer_inputs.per_layer_projection_norm": "per_layer_proj_norm",
+            "model.streams.spreading.*": "altup_proj",
+            "model.streams.merging.*": "altup_unembd_proj",
+        },
+        defaults={"hidden_activation": "gelu_pytorch_tanh"},
+        windowed=ANY_LAYER,
+        windows=5,
+        local_theta=1e4,
+        read=_read,
+        written=_written,
+    ),
 )
 GEMMA3N_TEXT = text_part("Gemma3nForConditionalGeneration", GEMMA3N)
