@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,10 @@ Cache = Annotated[
     int | None,
     typer.Option(min=16, help="Tokens whose keys and values are kept.", show_default="1 GiB"),
 ]
+MaxBody = Annotated[
+    int | None,
+    typer.Option(min=1, help="Most bytes of a request.", show_default="1 MiB; of sound 25"),
+]
 Tensor = Annotated[int, typer.Option(min=1, help="Ranks that each have a part of the model.")]
 Replicas = Annotated[int, typer.Option(min=1, help="Copies of the model, of --tensor ranks each.")]
 Restarts = Annotated[
@@ -74,7 +79,7 @@ def command(
     chunk: Chunk = 128,
     queue: Annotated[int, typer.Option(min=0, help="Texts that may wait.")] = 256,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most new tokens of a text.")] = 4096,
-    max_body: Annotated[int, typer.Option(min=1, help="Most bytes of a request.")] = 1 << 20,
+    max_body: MaxBody = None,
     timeout: Annotated[float, typer.Option(min=0, help="Most seconds of a request.")] = 600.0,
     drain: Drain = 30,
     backend: Backend = "cpu",
@@ -100,7 +105,7 @@ def command(
             f"serve: {error.name} is not installed; {installation.hint('serve')}"
         ) from None
     from luminal.serve.load import load
-    from luminal.serve.orders import Limits
+    from luminal.serve.orders import TEXTS, Limits
     from luminal.serve.rank_process import Settings
 
     sys.setswitchinterval(SWITCH)
@@ -112,14 +117,19 @@ def command(
         "compute_dtype": compute_dtype, "draft": draft, "cache_dtype": cache_dtype,
         "adapter": adapter, "template": None if template is None else template.read(),
     }  # fmt: skip
-    limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
+    limits = Limits(max_body or TEXTS, max_tokens, queue=queue, seconds=timeout)
     settings = Settings(arguments, limits, accepted_keys, origins)
     if tensor * replicas > 1:
         raise typer.Exit(Groups(settings, tensor, replicas, restarts).run(sockets, drain))
     served = load(**arguments)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nothing is written from here on
+    _end_at_hangup()  # nothing is written from here on
+    limits = replace(limits, body=max_body or served.body)
     run(make_app(served, limits, accepted_keys, origins), sockets, drain, limits.body)
+
+
+def _end_at_hangup() -> None:
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _checked_origin(text: str) -> str:

@@ -22,13 +22,20 @@ def command(
         bool, typer.Option("--translate", help="Translate what is said to English.")
     ] = False,
     timestamps: Annotated[bool, typer.Option(help="Show the time of each line.")] = True,
+    words: Annotated[
+        bool, typer.Option("--words", help="Show the time of each word, by Whisper too.")
+    ] = False,
+    fallback: Annotated[
+        bool,
+        typer.Option(help="Try higher temperatures where a text repeats itself or is unlikely."),
+    ] = True,
     mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:
     """Print what is said, a line for each segment as it is found; for each word by wav2vec 2.0."""
     from luminal import models
     from luminal.models.ctc import CtcTranscriber
-    from luminal.models.transcribe import Transcriber
+    from luminal.models.transcribe import Transcriber, clock
 
     loaded = models.load(model, mode=mode, backend=backend)
     if isinstance(loaded, CtcTranscriber):
@@ -42,5 +49,12 @@ def command(
             f"transcribe: {model} is a {type(loaded).__name__}; give a Whisper or wav2vec 2.0"
         )
     task = "translate" if translate else "transcribe"
-    for segment in loaded.stream(sound, language, task, timestamps):
+    from luminal.models.attempts import ONCE, Fallback
+
+    retries = Fallback() if fallback else ONCE
+    for segment in loaded.stream(sound, language, task, timestamps, words, retries):
+        if words:
+            for word in segment.words:
+                typer.echo(f"[{clock(word.start)} -> {clock(word.end)}] {word.text.strip()}")
+            continue
         typer.echo(str(segment) if timestamps else segment.text.strip())

@@ -38,7 +38,11 @@ def read_wav(path: Path) -> tuple[Array, int]:
     ends before its samples, is compressed, or has samples that are no finite numbers.
     """
     with open_file(path) as file:
-        data = file.read()
+        return wav_of(file.read(), path)
+
+
+def wav_of(data: bytes, path: Path) -> tuple[Array, int]:
+    """What `read_wav` gives, of the bytes of a file; `path` is for messages."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise LoadError(f"{path}: no WAVE file; convert it to one (16 bits, any rate)")
     layout, samples, place = None, None, 12

@@ -9,6 +9,7 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.errors import GraphError
+from luminal.frontend.movement.views import stack
 from luminal.frontend.tensor import Tensor
 from luminal.models.encoder_decoder import EncoderDecoder, recall, remember
 from luminal.runtime.executable import Executable
@@ -39,6 +40,7 @@ class SequenceToSequence:
         self._memory = model.make_caches(model.longest_input, "memory")
         self._caches = model.make_caches(model.longest_text, "cache")
         self._programs: tuple[Executable, Executable] | None = None
+        self._looks: Executable | None = None
         self._length = 0  # positions of the memory in use
         self._current: object = None  # the input that the memory is of
 
@@ -70,6 +72,35 @@ class SequenceToSequence:
         logits = self.model.decode(ids, memories, None, self._caches, past)
         logits.squeeze(0).output("logits")
         return graph
+
+    def _aligner(self, heads: Sequence[tuple[int, int]]) -> Graph:
+        """Ids (s,) to what heads of layers look at in the memory, "weights" (heads, s, m)."""
+        graph = Graph("align")
+        length = graph.dim("m", 1, self.model.longest_input)
+        ids = graph.tensor((graph.dim("s", 1, self.model.longest_text),), dtypes.int32, "ids")
+        layers: list[Any] = list(self.model.decoder.layers)
+        seen: list[list[Tensor]] = [[] for _ in layers]
+        for layer, weights in zip(layers, seen, strict=True):
+            layer.cross.part.seen = weights
+        try:
+            self.model.decode(ids, recall(self._memory, ids, length))
+        finally:
+            for layer in layers:
+                layer.cross.part.seen = None
+        stack([seen[layer][0][head] for layer, head in heads]).output("weights")
+        return graph
+
+    def looks(self, ids: Sequence[int], heads: Sequence[tuple[int, int]]) -> Array:
+        """What heads, each a layer's number and its own, look at in the memory at each token:
+        float32 (heads, s, positions).
+        """
+        if self._looks is None:
+            graph = self._aligner(heads)
+            self._looks = compile(graph, backend=self.backend, mode=mode_of(self.mode).shared_by(2))
+        weights: Array = self._looks(ids=np.array(ids, np.int32), dims={"m": self._length})[
+            "weights"
+        ]
+        return weights
 
     def encode(self, x: Array) -> None:
         """Texts are of this input from now on."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.loaders.wav import read_wav, resampled
+from luminal.models.alignment import UNSPACED, Word, token_positions, words_of
+from luminal.models.attempts import ONCE, Attempt, Fallback, compression_of
 from luminal.models.checkpoint import folder_processor, folder_tokenizer
 from luminal.models.log_mel import LogMel
 from luminal.models.sequence_to_sequence import SequenceToSequence
@@ -34,12 +37,16 @@ class Segment:
     end: float
     text: str
     tokens: tuple[int, ...]
+    words: tuple[Word, ...] = ()
+    attempt: Attempt | None = field(default=None, compare=False)
+    """How the text of its window was written."""
 
     def __str__(self) -> str:
-        return f"[{_clock(self.start)} -> {_clock(self.end)}] {self.text.strip()}"
+        return f"[{clock(self.start)} -> {clock(self.end)}] {self.text.strip()}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, minutes, seconds and hundredths."""
     minutes, rest = divmod(round(seconds * 100), 6000)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02}:{minutes:02}:{rest // 100:02}.{rest % 100:02}"
@@ -83,6 +90,13 @@ class SpeechTokens:
     first_latest: int | None
     suppressed: list[int]
     suppressed_first: list[int]
+    aligned: list[tuple[int, int]] | None = None
+    """Layers and heads that look at what is said; None where the file does not say."""
+
+    @property
+    def no_speech(self) -> int:
+        """The token that says that nobody speaks, which is before the one without timestamps."""
+        return self.no_timestamps - 1
 
     @classmethod
     def of_fields(cls, fields: Fields, count: int) -> SpeechTokens:
@@ -97,17 +111,20 @@ class SpeechTokens:
             None if latest is None else fields.integer("max_initial_timestamp_index", least=0),
             _listed(fields, "suppress_tokens", count),
             _listed(fields, "begin_suppress_tokens", count),
+            _heads(fields),
         )
 
-    def choice(self, new: list[int], logits: Array, timestamps: bool) -> int:
-        """The likeliest token after the `new` ones of a window that may follow."""
+    def scores(self, new: list[int], logits: Array, timestamps: bool) -> Array:
+        """The logits of tokens after the `new` ones of a window; -inf for those that may not follow
+        them.
+        """
         scores = logits.astype(np.float32)
         scores[self.suppressed] = -np.inf
         if not new:
             scores[self.suppressed_first] = -np.inf
         if timestamps:
             self._pair_timestamps(new, scores)
-        return int(scores.argmax())
+        return scores
 
     def _pair_timestamps(self, new: list[int], scores: Array) -> None:
         """Timestamps begin and end every segment, grow, and win by their total probability."""
@@ -148,6 +165,31 @@ def _listed(fields: Fields, key: str, count: int) -> list[int]:
     return ids
 
 
+def _heads(fields: Fields) -> list[tuple[int, int]] | None:
+    if fields.values.get("alignment_heads") is None:
+        return None
+    heads = []
+    for pair in fields.listed("alignment_heads", list):
+        match pair:
+            case [int(layer), int(head)] if layer >= 0 and head >= 0:
+                heads.append((layer, head))
+            case _:
+                raise LoadError(
+                    f"{fields.path}: alignment_heads has {shown(pair)}; each is a layer and a head"
+                )
+    return heads or None
+
+
+class Hearing(NamedTuple):
+    """How a sound is heard; see `Transcriber.transcribe`."""
+
+    language: str | None
+    task: str
+    timestamps: bool
+    words: bool
+    fallback: Fallback
+
+
 class Transcriber:
     """A loaded Whisper: the likeliest tokens of one window after the other."""
 
@@ -178,6 +220,13 @@ class Transcriber:
         if not is_there(path):
             raise LoadError(f"{folder}: no {path.name} in it")
         tokens = SpeechTokens.of_fields(Fields(read_json(path), path), count)
+        decoder = model.config.decoder
+        for layer, head in tokens.aligned or ():
+            if layer >= decoder.num_hidden_layers or head >= decoder.num_attention_heads:
+                raise LoadError(
+                    f"{path}: alignment_heads has [{layer}, {head}]; the decoder has "
+                    f"{decoder.num_hidden_layers} layers of {decoder.num_attention_heads} heads"
+                )
         fields = folder_processor(folder, "feature_extractor")
         log_mel = LogMel(
             fields.integer("feature_size", 80),
@@ -206,14 +255,17 @@ class Transcriber:
         language: str | None = None,
         task: str = "transcribe",
         timestamps: bool = True,
+        words: bool = False,
+        fallback: Fallback = ONCE,
     ) -> list[Segment]:
         """What is said in a WAVE file, or in samples (count,) at the model's rate.
 
         `language`: a code as "en", by default the likeliest one at the beginning. `task`:
-        "translate" gives English. Without `timestamps` a window is one segment. Raises InputError,
-        LoadError.
+        "translate" gives English. Without `timestamps` a window is one segment. `words`: segments
+        have the times of their words. `fallback`: what is done with a text that is unlikely or
+        repeats itself, by default nothing. Raises InputError, LoadError.
         """
-        return list(self.stream(sound, language, task, timestamps))
+        return list(self.stream(sound, language, task, timestamps, words, fallback))
 
     def stream(
         self,
@@ -221,11 +273,13 @@ class Transcriber:
         language: str | None = None,
         task: str = "transcribe",
         timestamps: bool = True,
+        words: bool = False,
+        fallback: Fallback = ONCE,
     ) -> Iterator[Segment]:
         """The segments as they come; see `transcribe`."""
         samples = samples_of(sound, self.log_mel.rate)
         self._check(language, task)
-        return self._segments(samples, language, task, timestamps)
+        return self._segments(samples, Hearing(language, task, timestamps, words, fallback))
 
     def _check(self, language: str | None, task: str) -> None:
         languages = {name.strip("<|>") for name in self.special.languages}
@@ -238,9 +292,7 @@ class Transcriber:
         if task not in tasks:
             raise InputError(f"transcribe: task {task!r} is not among {', '.join(tasks)}")
 
-    def _segments(
-        self, samples: Array, language: str | None, task: str, timestamps: bool
-    ) -> Iterator[Segment]:
+    def _segments(self, samples: Array, how: Hearing) -> Iterator[Segment]:
         window = self.frames * self.log_mel.hop
         features = self.log_mel(np.pad(samples, (0, max(0, window - len(samples)))))
         prefix: list[int] = []
@@ -250,20 +302,102 @@ class Transcriber:
             heard = part.shape[1]
             # The model was trained on windows of 30 s, of which shorter ones are filled with zeros.
             self.writer.encode(np.pad(part, ((0, 0), (0, self.frames - heard))))
-            prefix = prefix or self._prefix(language, task, timestamps)
-            tokens = list(
-                self.writer.tokens(
-                    prefix,
-                    lambda new, logits: self.special.choice(new, logits, timestamps),
-                    frozenset([self.special.end]),
-                )
-            )
-            pieces, unfinished = self._pieces(tokens, heard // STRIDE, timestamps)
+            prefix = prefix or self._prefix(how.language, how.task, how.timestamps)
+            best = self._written(prefix, how, begin)
+            if how.fallback.is_silence(best):
+                begin += heard
+                continue
+            pieces, unfinished = self._pieces(best.tokens, heard // STRIDE, how.timestamps)
+            times = self._times(prefix, best.tokens, heard // STRIDE) if how.words else None
+            at = 0
             for place, last, piece in pieces:
-                yield self._segment(begin, place, last, piece)
+                segment = self._segment(begin, place, last, piece, best)
+                yield (
+                    segment
+                    if times is None
+                    else self._worded(
+                        segment, begin, piece, [*times[at : at + len(piece) + 1]], prefix
+                    )
+                )
+                at += len(piece)
             # A sentence that the window cuts is heard again, whole, at the start of the next
             # window.
             begin += STRIDE * pieces[-1][1] if unfinished else heard
+
+    def _written(self, prefix: list[int], how: Hearing, begin: int) -> Attempt:
+        """The text of a window, by the first temperature that is good enough, or the last."""
+        silence = self._silence() if how.fallback.silence < 1 else 0.0
+        for temperature in how.fallback.temperatures:
+            attempt = self._attempt(prefix, how, temperature, silence, begin)
+            if how.fallback.is_good(attempt):
+                break
+        return attempt
+
+    def _silence(self) -> float:
+        """The probability that nobody speaks."""
+        logits = self.writer.logits(self.special.start, 0).astype(np.float64)
+        share = np.exp(logits[self.special.no_speech] - np.logaddexp.reduce(logits))
+        return float(share)
+
+    def _attempt(
+        self, prefix: list[int], how: Hearing, temperature: float, silence: float, begin: int
+    ) -> Attempt:
+        rng = np.random.default_rng((how.fallback.seed, begin, round(1000 * temperature)))
+        logprobs: list[float] = []
+
+        def choose(new: list[int], logits: Array) -> int:
+            scores = self.special.scores(new, logits, how.timestamps)
+            wide = scores.astype(np.float64)
+            if temperature > 0:
+                # The greatest of logits with Gumbel noise is a draw by their softmax.
+                chosen = int((wide / temperature + rng.gumbel(size=wide.shape)).argmax())
+            else:
+                chosen = int(scores.argmax())
+            logprobs.append(float(wide[chosen] - np.logaddexp.reduce(wide)))
+            return chosen
+
+        tokens = list(self.writer.tokens(prefix, choose, frozenset([self.special.end])))
+        text = self.tokenizer.decode([t for t in tokens if t <= self.special.no_timestamps])
+        mean = sum(logprobs) / max(1, len(logprobs))
+        compression = compression_of(text)
+        return Attempt(tokens, temperature, mean, compression, silence, self._language(prefix))
+
+    def _language(self, prefix: Sequence[int]) -> str | None:
+        """The code of the language that a window begins with."""
+        codes = {token: name.strip("<|>") for name, token in self.special.languages.items()}
+        return next((codes[token] for token in prefix if token in codes), None)
+
+    def _times(self, prefix: list[int], tokens: list[int], heard: int) -> list[int]:
+        """The position of each token of a window, and of its end."""
+        heads = self.special.aligned
+        if heads is None:
+            # As Whisper's authors do where no heads are chosen: those of the upper half.
+            config = self.model.config.decoder
+            layers = range(config.num_hidden_layers // 2, config.num_hidden_layers)
+            heads = [(n, head) for n in layers for head in range(config.num_attention_heads)]
+        if not tokens:
+            return [heard]
+        weights = self.writer.looks([*prefix, *tokens], heads)[:, len(prefix) :, :heard]
+        return [*token_positions(weights).tolist(), heard]
+
+    def _worded(
+        self,
+        segment: Segment,
+        begin: int,
+        piece: list[int],
+        positions: list[int],
+        prefix: list[int],
+    ) -> Segment:
+        """The segment with its words, whose tokens lie at positions of the window."""
+        times = [(begin + STRIDE * place) * self.seconds for place in positions]
+        first = self.special.no_timestamps + 1
+        texts = [n for n, token in enumerate(piece) if token < first]
+        if not texts:
+            return segment
+        unspaced = self._language(prefix) in UNSPACED
+        limits = [*(times[n] for n in texts), times[texts[-1] + 1]]
+        words = words_of([piece[n] for n in texts], limits, self.tokenizer.decode, unspaced)
+        return replace(segment, words=tuple(words))
 
     def _pieces(
         self, tokens: list[int], heard: int, timestamps: bool
@@ -301,8 +435,11 @@ class Transcriber:
             prefix.append(special.tasks[task])
         return prefix if timestamps else [*prefix, special.no_timestamps]
 
-    def _segment(self, begin: int, first: int, last: int, tokens: Sequence[int]) -> Segment:
+    def _segment(
+        self, begin: int, first: int, last: int, tokens: Sequence[int], written: Attempt
+    ) -> Segment:
         """The segment of positions `first` to `last` of the window that begins at frame `begin`."""
         text_tokens = tuple(token for token in tokens if token <= self.special.no_timestamps)
         start, end = ((begin + STRIDE * place) * self.seconds for place in (first, last))
-        return Segment(start, end, self.tokenizer.decode(text_tokens), text_tokens)
+        text = self.tokenizer.decode(text_tokens)
+        return Segment(start, end, text, text_tokens, attempt=written)

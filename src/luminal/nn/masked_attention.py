@@ -30,6 +30,9 @@ class MaskedAttention(Module):
     self-attention. `attended`: features of what is attended, by default those of x.
     """
 
+    seen: list[Tensor] | None = None
+    """Gets the weights of each call, (..., heads, q, k), where it is a list."""
+
     def __init__(
         self,
         hidden: int,
@@ -89,7 +92,10 @@ class MaskedAttention(Module):
             scores = scores + bias
         if visible is not None:
             scores = where(visible, scores, -math.inf)
-        merged = (scores.softmax(-1) @ values).transpose(-2, -3).flatten(-2)
+        weights = scores.softmax(-1)
+        if self.seen is not None:
+            self.seen.append(weights)
+        merged = (weights @ values).transpose(-2, -3).flatten(-2)
         return self.o_proj(merged)  # type: ignore[no-any-return]
 
     def _heads(self, x: Tensor) -> Tensor:

@@ -8,14 +8,13 @@ from luminal.base.dtypes import DType, bfloat16, dtype_of, float32
 from luminal.base.errors import DTypeError, InputError
 from luminal.models import generate
 from luminal.models.decoder import Decoder
-from luminal.models.embed import TextEncoder
 from luminal.models.speculative import PromptLookup
-from luminal.models.text_reader import TextClassifier
+from luminal.models.transcribe import Transcriber
 from luminal.nn.cache import KVCache
 from luminal.serve.drafts import check_vocabulary
 from luminal.serve.engine import EngineOptions
 from luminal.serve.ranks import ALONE, Ranks
-from luminal.serve.readers import Reading
+from luminal.serve.readers import Readable, Reading
 from luminal.serve.served import Served
 
 CACHE_BYTES = 1 << 30
@@ -62,7 +61,7 @@ def load(
         adapter=adapter,
     )
     called = name or path.rstrip("/").rsplit("/", 1)[-1]
-    if isinstance(loaded, TextEncoder | TextClassifier):
+    if isinstance(loaded, Readable):
         return _reading(called, loaded, ranks, template=template, draft=draft, cache=cache)
     if not isinstance(loaded, generate.LanguageModel):
         raise InputError(f"serve: {path} is a {type(loaded).__name__}, which is not served")
@@ -83,9 +82,7 @@ def load(
     return Served(called, loaded, options, proposes)
 
 
-def _reading(
-    name: str, model: TextEncoder | TextClassifier, ranks: Ranks, **options: Any
-) -> Reading:
+def _reading(name: str, model: Readable, ranks: Ranks, **options: Any) -> Reading:
     """A model that writes no text, compiled. Raises InputError for options of those that do."""
     if not ranks.is_first or ranks is not ALONE:
         raise InputError(f"serve: {name} is a {type(model).__name__}, which one rank runs alone")
@@ -94,7 +91,10 @@ def _reading(
             raise InputError(
                 f"serve: --{option} is for language models; {name} is a {type(model).__name__}"
             )
-    model.compile()
+    if isinstance(model, Transcriber):
+        model.writer.compile()
+    else:
+        model.compile()
     return Reading(name, model)
 
 

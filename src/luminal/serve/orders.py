@@ -22,6 +22,9 @@ from luminal.serve.tools import Schema, form_of, tools_of
 DEFAULT_TOKENS = 16
 """`max_tokens` of a completion, where OpenAI's documentation has the same number."""
 
+TEXTS, SOUND = 1 << 20, 25 << 20
+"""Bytes of a request that has texts, and of one that has sound."""
+
 MOST_LOGPROBS = 5  # of a completion's tokens
 MOST_STOPS = 4
 LONGEST_STOP = 1024  # characters: a text is searched for all that may be the beginning of one
@@ -32,7 +35,7 @@ MOST_BIASES = 300
 class Limits:
     """What a client may ask for; more is refused."""
 
-    body: int = 1 << 20
+    body: int = TEXTS
     """Bytes of a request."""
     new_tokens: int = 4096
     texts: int = 16

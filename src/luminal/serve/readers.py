@@ -1,4 +1,4 @@
-"""A server of a model that reads and writes no text: vectors, an order of documents, labels.
+"""A server of a model that continues no text: vectors, an order of documents, labels, speech.
 
 The model runs in a thread of its own, a few texts at a time: a request of many lets others in
 between, so none waits for longer than one run.
@@ -11,29 +11,38 @@ import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from luminal.base.errors import InputError
+from luminal.base.errors import InputError, LoadError
 from luminal.base.records import dataclass
+from luminal.frontend.handle import Array
 from luminal.loaders.shown import shown
+from luminal.loaders.wav import resampled, wav_of
+from luminal.models.alignment import Word
+from luminal.models.ctc import CtcTranscriber
 from luminal.models.embed import TextEncoder, tokens_of
 from luminal.models.image_model import likeliest
 from luminal.models.text_reader import TextClassifier
+from luminal.models.transcribe import Segment, Transcriber
 from luminal.serve.application import Application, json_answer
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.fields import Fields, object_of, parse
 from luminal.serve.metrics import Metrics
-from luminal.serve.orders import Limits
+from luminal.serve.multipart import parts_of
+from luminal.serve.orders import SOUND, TEXTS, Limits
 from luminal.serve.reading import check_model
+from luminal.serve.speech import FORMS, Speech, speech_of, told
 from luminal.serve.vectors import listed
 
 AT_ONCE = 8  # texts of a run: it lets other requests in after so many
 T = TypeVar("T")
-Readable = TextEncoder | TextClassifier
+Readable = TextEncoder | TextClassifier | Transcriber | CtcTranscriber
+MOST_SECONDS = 4 * 3600.0  # of a sound: a file of a few MiB may say that it lasts for years
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,12 @@ class Reading:
 
     name: str
     model: Readable
+
+    @property
+    def body(self) -> int:
+        """The most bytes of a request, where nobody says: sound takes more than texts."""
+        is_sound = isinstance(self.model, Transcriber | CtcTranscriber)
+        return SOUND if is_sound else TEXTS
 
 
 class Ranking(NamedTuple):
@@ -66,6 +81,13 @@ class ReadingApp(Application):
         posts: dict[str, Callable[[Request], Any]] = {}
         if isinstance(served.model, TextEncoder):
             posts = {"/v1/embeddings": self.embeddings}
+        elif isinstance(served.model, Transcriber):
+            posts = {
+                "/v1/audio/transcriptions": partial(self.speech, task="transcribe"),
+                "/v1/audio/translations": partial(self.speech, task="translate"),
+            }
+        elif isinstance(served.model, CtcTranscriber):
+            posts = {"/v1/audio/transcriptions": partial(self.speech, task="transcribe")}
         elif len(served.model.labels) == 1:
             posts = dict.fromkeys(("/v1/rerank", "/rerank", "/v2/rerank"), self.rerank)
             posts["/classify"] = self.classify
@@ -94,6 +116,62 @@ class ReadingApp(Application):
     async def classify(self, request: Request) -> Response:
         """Answers a POST to /classify, in vLLM's form."""
         return await self._answered(request, self._classified)
+
+    async def speech(self, request: Request, task: str) -> Response:
+        """Answers a POST to /v1/audio/transcriptions, or translations."""
+        with self._clock():
+            async with asyncio.timeout(self.limits.seconds):
+                body = await self._body(request)
+                kind = request.headers.get("content-type", "")
+                try:
+                    asked, sound = await _in(self._readers, partial(self._heard, kind, body))
+                    segments = await self._said(asked, sound, task)
+                except (InputError, LoadError) as error:
+                    raise ApiError(400, str(error), code="invalid_value") from None
+        seconds = len(sound) / self._rate
+        content = told(asked, segments, task, seconds)
+        return Response(content, media_type=FORMS[asked.form])
+
+    @property
+    def _rate(self) -> int:
+        """Samples of sound a second that the model takes."""
+        model = self.served.model
+        assert isinstance(model, Transcriber | CtcTranscriber)
+        return model.log_mel.rate if isinstance(model, Transcriber) else model.rate
+
+    def _heard(self, kind: str, body: bytes) -> tuple[Speech, Array]:
+        """What is asked, and the samples of the sound."""
+        asked = speech_of(parts_of(kind, body), self.name)
+        samples, rate = wav_of(asked.file, Path("file"))
+        if len(samples) > MOST_SECONDS * rate:
+            raise refused(
+                "file", f"{len(samples) / rate:g} s of sound; at most {MOST_SECONDS:g}: cut it"
+            )
+        if not len(samples):
+            raise refused("file", "it has no samples; send some sound")
+        return asked, resampled(samples, rate, self._rate)
+
+    async def _said(self, asked: Speech, sound: Array, task: str) -> list[Segment]:
+        """The segments, each of whose windows lets other requests in."""
+        if self._texts >= self.limits.queue:
+            raise ApiError(429, "The server is busy; try again later", code="rate_limit_exceeded")
+        model = self.served.model
+        self._texts += 1
+        try:
+            if isinstance(model, CtcTranscriber):
+                if asked.language is not None:
+                    raise refused("language", "the model has one language; leave it out")
+                return await _in(self._model, partial(_by_ctc, model, sound, asked.words))
+            assert isinstance(model, Transcriber)
+            stream = model.stream(
+                sound, asked.language, task, words=asked.words, fallback=asked.fallback
+            )
+            segments = []
+            while (segment := await _in(self._model, lambda: next(stream, None))) is not None:
+                segments.append(segment)
+            return segments
+        finally:
+            self._texts -= 1
 
     async def _answered(self, request: Request, answer: Callable[[Fields], Any]) -> Response:
         with self._clock():
@@ -189,6 +267,17 @@ class ReadingApp(Application):
             return rows
         finally:
             self._texts -= len(items)
+
+
+def _by_ctc(model: CtcTranscriber, sound: Array, words: bool) -> list[Segment]:
+    """All that is said, as one segment, with its words."""
+    said = model.transcribe(sound)
+    if not said:
+        return []
+    text = " ".join(word.text for word in said)
+    tokens = tuple(token for word in said for token in word.tokens)
+    parts = tuple(Word(word.text, word.start, word.end) for word in said) if words else ()
+    return [Segment(said[0].start, said[-1].end, text, tokens, parts)]
 
 
 def _texts(body: Fields, field: str, most: int) -> list[str]:

@@ -17,7 +17,7 @@ from luminal.models.text import Matcher, Ranked, Text
 from luminal.models.whole_texts import pooled, ranked
 from luminal.serve.engine import Engine, EngineOptions, Job
 from luminal.serve.errors import ApiError
-from luminal.serve.orders import MOST_LOGPROBS, Order
+from luminal.serve.orders import MOST_LOGPROBS, TEXTS, Order
 from luminal.serve.words import Words
 from luminal.serve.workshop import Workshop
 
@@ -28,6 +28,9 @@ SCORED = 128  # tokens whose logits lie in memory at a time
 
 class Served:
     """One model under one name. All of its programs are compiled when this is made."""
+
+    body = TEXTS
+    """The most bytes of a request, where nobody says."""
 
     def __init__(
         self,
