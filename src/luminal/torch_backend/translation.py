@@ -154,6 +154,7 @@ class _Translator:
         if not isinstance(held, torch.Tensor):
             return held
         try:
+            number_type(held.dtype)
             laid = as_real(held)
             tensor = self.graph.tensor(self.sizes.shape(laid.shape), dtype_of(laid.dtype), name)
         except UnsupportedError:
@@ -226,6 +227,7 @@ class _Translator:
 
     def _input_of_pairs(self, node: Node, position: int, held: torch.Tensor) -> None:
         """An argument of complex numbers, read where it lies."""
+        number_type(held.dtype)  # raises for those of 32 bits
         laid = as_real(held)
         tensor = self.graph.tensor(self.sizes.shape(laid.shape), dtype_of(laid.dtype), node.name)
         is_host = held.device.type == "cpu"
@@ -248,6 +250,7 @@ class _Translator:
             value = getattr(value, name)
         if not isinstance(value, torch.Tensor):
             raise UnsupportedError(f"{node.target}: a {type(value).__name__} in the graph")
+        number_type(value.dtype)
         with unset_fake_temporarily():
             is_complex, value = value.is_complex(), as_real(value)
             dtype = dtype_of(value.dtype)
@@ -314,11 +317,14 @@ class _Translator:
         function = _ON_NUMBERS.get(node.target)
         if function is None:
             raise UnsupportedError(f"{_name_of(node.target)}: not in the library")
-        operands = [
-            lm.constant(x, lm.float64) if isinstance(x, Expression) else x
-            for x in self._converted(node.args)
-        ]
-        number: lm.Tensor = function(*operands)
+        try:
+            operands = [
+                lm.constant(x, lm.float64) if isinstance(x, Expression) else x
+                for x in self._converted(node.args)
+            ]
+            number: lm.Tensor = function(*operands)
+        except LuminalError as error:
+            raise UnsupportedError(f"{_name_of(node.target)}: {error}") from error
         return number
 
     def _reads_storage(self, node: Node) -> bool:
