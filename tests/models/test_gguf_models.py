@@ -21,7 +21,7 @@ from luminal.models.checkpoint import Checkpoint, load_checkpoint
 from luminal.models.gguf.export import gguf_model
 from luminal.models.gguf.metadata import check_same
 from luminal.models.gguf.read import is_of
-from tests.close import close_to_greatest
+from tests.close import close, close_to_greatest
 from tests.fuzz.damaged_models import GGUF_VALUES
 from tests.long_share import long_but
 from tests.models.decoder_checks import expected, made, write_tokenizer
@@ -76,7 +76,10 @@ ALL["falcon_h1_with_scales_in_weights"] = ALL["falcon_h1"]._replace(
     options={k: v for k, v in ALL["falcon_h1"].options.items() if not k.endswith(SCALES)}
 )
 WRITTEN = [name for name, tiny in ALL.items() if tiny.record in CLASSES and name not in REFUSED]
-SHIFTED = ("gemma", "gemma2", "gemma3", "nemotron")
+SHIFTED = (
+    *("gemma", "gemma2", "gemma3", "nemotron"),
+    *("qwen3_next", "qwen3_5", "qwen3_5_moe"),
+)
 """Models whose norms are stored plus 1, which rounds."""
 READ_BY_TRANSFORMERS = (
     *("llama", "llama_with_biases", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3"),
@@ -162,6 +165,55 @@ def test_keys_and_values_apart(tmp_path: Path) -> None:
     check_same(wanted.config, found.config, "deepseek2")
     for name, array in wanted.state_dict().items():
         np.testing.assert_array_equal(found.state_dict()[name], array)
+
+
+def test_heads_of_values_lie_by_their_number(tmp_path: Path) -> None:
+    """Of linear attention: the first head of values of every head of keys, then the second ones.
+
+    https://github.com/ggml-org/llama.cpp/pull/19468
+    """
+    _, checkpoint, path = written("qwen3_5", tmp_path)
+    tensors = {name: each.array() for name, each in read_gguf(path).tensors.items()}
+    layer = "model.layers.0.linear_attn."
+    folder = {name.removeprefix(layer): array for name, array in checkpoint.tensors.items()}
+    groups, members, width, keys = 2, 2, 5, 2 * 2 * 6
+    for key in range(groups):
+        for member in range(members):
+            here, there = key * members + member, member * groups + key
+            mine, theirs = (slice(width * n, width * (n + 1)) for n in (here, there))
+            for name, file in (
+                ("in_proj_b.weight", "ssm_beta.weight"),
+                ("in_proj_a.weight", "ssm_alpha.weight"),
+                ("dt_bias", "ssm_dt.bias"),
+            ):
+                np.testing.assert_array_equal(tensors[f"blk.0.{file}"][there], folder[name][here])
+            rate = -np.exp(folder["A_log"][here])
+            close(tensors["blk.0.ssm_a"][there], rate)
+            pairs = (
+                (tensors["blk.0.attn_gate.weight"][theirs], folder["in_proj_z.weight"][mine]),
+                (tensors["blk.0.ssm_out.weight"][:, theirs], folder["out_proj.weight"][:, mine]),
+                (
+                    tensors["blk.0.attn_qkv.weight"][keys:][theirs],
+                    folder["in_proj_qkv.weight"][keys:][mine],
+                ),
+                (
+                    tensors["blk.0.ssm_conv1d.weight"][keys:][theirs],
+                    folder["conv1d.weight"][keys:, 0][mine],
+                ),
+            )
+            for found, wanted in pairs:
+                np.testing.assert_array_equal(found, wanted)
+
+
+def test_queries_keys_and_values_lie_by_kind(tmp_path: Path) -> None:
+    """Folders of Qwen3-Next have them, and gates, by their heads of keys."""
+    _, checkpoint, path = written("qwen3_next", tmp_path)
+    tensors = {name: each.array() for name, each in read_gguf(path).tensors.items()}
+    whole = checkpoint.tensors["model.layers.0.linear_attn.in_proj_qkvz.weight"].reshape(2, 32, -1)
+    parts = np.split(whole, (6, 12, 22), 1)
+    q, k, v, gate = (part.reshape(-1, whole.shape[2]) for part in parts)
+    np.testing.assert_array_equal(tensors["blk.0.attn_qkv.weight"], np.concatenate((q, k, v)))
+    np.testing.assert_array_equal(tensors["blk.0.attn_gate.weight"], gate)
 
 
 LISTED = ([True, False], [False, True], [False, False], [True, True], [0, 1])
@@ -260,7 +312,7 @@ def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
         whole = re.sub(r"\.(experts|altup_\w+)\.\d+\.", r".\1.", theirs)
         if architecture in ("qwen2moe", "qwen3moe") and re.search(r"mlp\.\w+_proj", whole):
             continue  # they have layers without experts, the format's have none
-        if re.search("input_linear|experts.gate_up_proj|act_fn", whole):
+        if re.search("input_linear|experts.gate_up_proj|in_proj_qkvz|act_fn", whole):
             continue  # two tensors, or numbers of the metadata
         if name == "granite_hybrid_dense" and ".shared_mlp." in whole:
             continue  # of a model with experts

@@ -155,7 +155,7 @@ def _written_latent(config: DecoderConfig) -> dict[str, Any]:
 # them into queries and values. Here the model does that, from the whole one.
 _KEYS_AND_VALUES = Joined(
     ("attn_k_b.weight", "attn_v_b.weight"),
-    lambda keys, values: np.concatenate((keys.swapaxes(1, 2), values), 1).reshape(
+    lambda keys, values, heads: np.concatenate((keys.swapaxes(1, 2), values), 1).reshape(
         -1, values.shape[2]
     ),
     None,

@@ -99,13 +99,13 @@ def _unpacked(tensors: Tensors) -> dict[str, Array]:
     return unpacked
 
 
-def _rows_in_turn(gates: Array, others: Array) -> Array:
+def _rows_in_turn(gates: Array, others: Array, heads: Heads) -> Array:
     """(experts, out, in) twice to (experts, in, 2 out), gates in the even places."""
     both = np.stack((gates, others), 2)
     return both.reshape(len(gates), -1, gates.shape[2]).swapaxes(1, 2)
 
 
-def _numbers_in_turn(gates: Array, others: Array) -> Array:
+def _numbers_in_turn(gates: Array, others: Array, heads: Heads) -> Array:
     return np.stack((gates, others), 2).reshape(len(gates), -1)
 
 
@@ -147,12 +147,12 @@ GPT_OSS = Architecture(
             "mlp.experts.gate_up_proj": Joined(
                 ("ffn_gate_exps.weight", "ffn_up_exps.weight"),
                 _rows_in_turn,
-                lambda both: (both[..., ::2].swapaxes(1, 2), both[..., 1::2].swapaxes(1, 2)),
+                lambda both, heads: (both[..., ::2].swapaxes(1, 2), both[..., 1::2].swapaxes(1, 2)),
             ),
             "mlp.experts.gate_up_proj_bias": Joined(
                 ("ffn_gate_exps.bias", "ffn_up_exps.bias"),
                 _numbers_in_turn,
-                lambda both: (both[:, ::2], both[:, 1::2]),
+                lambda both, heads: (both[:, ::2], both[:, 1::2]),
             ),
         },
         rope={"truncate": False},  # all published models say it, and the files cannot

@@ -33,8 +33,8 @@ _SETTINGS = {
 }
 GATES_FIRST = Joined(
     ("ffn_gate_exps.weight", "ffn_up_exps.weight"),
-    lambda gates, others: np.concatenate((gates, others), 1),
-    lambda both: tuple(np.split(both, 2, 1)),  # type: ignore[arg-type, return-value]
+    lambda gates, others, heads: np.concatenate((gates, others), 1),
+    lambda both, heads: tuple(np.split(both, 2, 1)),  # type: ignore[arg-type, return-value]
 )
 
 GRANITE = Architecture(

@@ -170,8 +170,8 @@ def _halves(gates: str, others: str) -> Joined:
     """Gates and what they let through, of all tokens."""
     return Joined(
         (gates, others),
-        lambda *both: np.concatenate(both),
-        lambda both: tuple(np.split(both, 2)),  # type: ignore[arg-type, return-value]
+        lambda gate, other, heads: np.concatenate((gate, other)),
+        lambda both, heads: tuple(np.split(both, 2)),  # type: ignore[arg-type, return-value]
     )
 
 

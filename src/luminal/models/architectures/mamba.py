@@ -60,6 +60,11 @@ class Mamba2Config:
     norm: str | None = "after"
     scales: tuple[float, ...] = (1, 1, 1, 1, 1)
 
+    @property
+    def grouping(self) -> tuple[int, int, int]:
+        """Groups of heads, heads of a group, and states, as files in GGUF lay them out."""
+        return self.groups, self.heads // self.groups, self.states
+
     def make(self, config: DecoderConfig, rotary: RotaryEmbedding | None, dtype: Any) -> Mamba2:
         """The mixer of one layer."""
         return Mamba2(

@@ -14,11 +14,15 @@ from luminal.memory.row_order import Interleaved
 
 
 class Heads(NamedTuple):
-    """How many heads of queries, and of keys; how many groups those of a state space have."""
+    """How many heads of queries, and of keys; how many groups those of a state space or of linear
+    attention have, `members` each, and how many numbers a state has for each feature.
+    """
 
     queries: int
     keys: int
     groups: int = 1
+    members: int = 1
+    states: int = 0
 
 
 class Change(NamedTuple):
@@ -88,8 +92,16 @@ class Joined(NamedTuple):
     """
 
     parts: tuple[str, str]
-    read: Callable[[Array, Array], Array]
-    written: Callable[[Array], tuple[Array, Array]] | None
+    read: Callable[[Array, Array, Heads], Array]
+    written: Callable[[Array, Heads], tuple[Array, Array]] | None
+
+
+def after(first: Change, second: Change) -> Change:
+    """Both changes: what a file has is read by the first one, then by the second."""
+    return Change(
+        lambda array, heads: second.read(first.read(array, heads), heads),
+        lambda array, heads: first.written(second.written(array, heads), heads),
+    )
 
 
 def _interleaved(count: Callable[[Heads], int]) -> Change:

@@ -31,7 +31,7 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     config = source.config(Fields(checkpoint.config, path))
     to = _written_as(config, checkpoint)
     name = form_of(to).name
-    heads = Heads(config.num_attention_heads, config.num_key_value_heads, _groups(config))
+    heads = Heads(config.num_attention_heads, config.num_key_value_heads, *_grouping(config))
     plain = source.unpacked(checkpoint.tensors)
     sources = {name: array for name, array in plain.items() if not DERIVED.fullmatch(name)}
     tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
@@ -63,10 +63,11 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     return metadata, tensors
 
 
-def _groups(config: DecoderConfig) -> int:
-    """The groups of heads of a state space; 1 where there is none."""
+def _grouping(config: DecoderConfig) -> tuple[int, int, int]:
+    """The groups of heads of a state space, those of a group, and its states; see `Heads`."""
     mixers = [layer.mixer or getattr(layer.block, "mixer", None) for layer in config.layers]
-    return max(getattr(mixer, "groups", 1) for mixer in mixers)
+    groupings = (getattr(mixer, "grouping", None) for mixer in mixers)
+    return next((grouping for grouping in groupings if grouping is not None), (1, 1, 1))
 
 
 def _written_as(config: DecoderConfig, checkpoint: Checkpoint) -> Architecture:

@@ -97,7 +97,11 @@ def heads_of(file: GGUFFile, architecture: Architecture, path: Path) -> Heads:
     name = form_of(architecture).name
     fields = _fields(file, architecture, path)
     queries = fields.integer(f"{name}.attention.head_count")
-    return Heads(queries, fields.integer(f"{name}.attention.head_count_kv", queries))
+    groups = fields.integer(f"{name}.ssm.group_count", 1)
+    members = fields.integer(f"{name}.ssm.time_step_rank", groups) // groups
+    states = fields.integer(f"{name}.ssm.state_size", 1)
+    keys = fields.integer(f"{name}.attention.head_count_kv", queries)
+    return Heads(queries, keys, groups, members, states)
 
 
 def _fields(file: GGUFFile, architecture: Architecture, path: Path) -> Fields:

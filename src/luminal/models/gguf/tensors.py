@@ -80,7 +80,7 @@ def hugging_face_tensors(
         join = form.joined[ours]
         if len(halves) == len(join.parts):  # else it is missing, which the model says
             name = _filled(architecture.original(_OUR_LAYER + ours), [layer])
-            arrays[name] = _read(name, join.read, *(halves[part] for part in join.parts))
+            arrays[name] = _read(name, join.read, *(halves[part] for part in join.parts), heads)
     return arrays
 
 
@@ -102,7 +102,8 @@ def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:
         return value
     except LoadError:
         raise
-    except ValueError as error:  # NumPy's of a reshape, a transposition, a concatenation
+    # NumPy's of a reshape, a transposition, a concatenation, a cut of what has no dims.
+    except (ValueError, IndexError) as error:
         shapes = ", ".join(str(source.shape) for source in given if isinstance(source, np.ndarray))
         raise LoadError(f"weights: {name!r}: cannot be read from {shapes}") from error
 
@@ -119,7 +120,7 @@ def gguf_tensors(
         whole, numbers = _template(architecture.renamed(name))
         join = form.joined.get(whole.removeprefix(_OUR_LAYER))
         if join is not None and join.written is not None:
-            for part, half in zip(join.parts, join.written(array), strict=True):
+            for part, half in zip(join.parts, join.written(array, heads), strict=True):
                 stored[_filled(_LAYER + part, numbers)] = half
             continue
         template, end = _known(whole, names)
