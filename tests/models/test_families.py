@@ -260,7 +260,7 @@ COMMANDS = {
     "transcribe": ("transcribe a.wav", "a Whisper"),
     "classify": ("classify a.png", "a classifier"),
     "detect": ("detect a.png", "a detector"),
-    "segment": ("segment a.png", "a SegFormer"),
+    "segment": ("segment a.png", "a SegFormer or SAM"),
     "draw": ("draw x", "a Stable Diffusion"),
 }
 

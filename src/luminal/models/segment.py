@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,19 +79,24 @@ class Segmentation:
 
     def drawn(self, image: Image) -> Image:
         """A copy of the image with its regions in colours. Raises InputError for another size."""
-        from PIL import Image
-
         if image.size != self.ids.shape[::-1]:
             raise InputError(
                 f"drawn: the image has {image.size} pixels, the regions {self.ids.shape[::-1]}; "
                 "give the image that was divided"
             )
-        # Hues a golden ratio apart: labels with neighbouring numbers are told apart.
-        hues = (np.arange(len(self.labels)) * 0.618 % 1 * 256).astype(np.uint8)
-        full = np.full_like(hues, 255)
-        palette = Image.fromarray(np.stack((hues, full, full), -1)[None], "HSV").convert("RGB")
-        colours = Image.fromarray(np.asarray(palette)[0][self.ids])
-        return Image.blend(image.convert("RGB"), colours, _COVER)
+        return covered(image, [self.ids == number for number in range(len(self.labels))])
+
+
+def covered(image: Image, masks: Sequence[Array]) -> Image:
+    """A copy of an image where the pixels of each mask, bools (height, width), have a colour."""
+    from PIL import Image
+
+    pixels = np.array(image.convert("RGB"))
+    for number, mask in enumerate(masks):
+        # Hues a golden ratio apart: those of neighbouring numbers are told apart.
+        colour = np.array(colorsys.hsv_to_rgb(number * 0.618 % 1, 1, 1)) * 255
+        pixels[mask] = np.round(pixels[mask] * (1 - _COVER) + colour * _COVER)
+    return Image.fromarray(pixels)
 
 
 class Segmenter:

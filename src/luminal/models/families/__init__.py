@@ -45,6 +45,7 @@ FAMILIES: Mapping[str, str] = {
     "RobertaForSequenceClassification": "text_heads:ROBERTA_TEXTS",
     "RobertaForTokenClassification": "text_heads:ROBERTA_TOKENS",
     "RobertaModel": "bert:ROBERTA",
+    "SamModel": "sam:SAM",
     "SegformerForImageClassification": "segformer:SEGFORMER_CLASSIFIER",
     "SegformerForSemanticSegmentation": "segformer:SEGFORMER",
     "T5ForConditionalGeneration": "t5:T5_FAMILY",
