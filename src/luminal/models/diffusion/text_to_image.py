@@ -71,9 +71,10 @@ class TextToImage:
     ) -> Image:
         """A picture of what `prompt` says; the same seed gives the same picture.
 
-        `guidance`: how far the text moves each step, 1 for as it was trained (Ho and Salimans,
-        arXiv 2207.12598); `negative` says what to move away from. `size`: (width, height) in pixels
-        or one number for both, by default as it was trained. `sampler`: "ddim" or "euler".
+        `guidance`: how far the text moves each step, up to 1 for as it was trained (Ho and
+        Salimans, arXiv 2207.12598); `negative` says what to move away from. `size`: (width, height)
+        in pixels or one number for both, by default as it was trained. `sampler`: "ddim" or
+        "euler".
         `progress`: show a bar where the standard error is a terminal. Raises InputError.
         """
         for name, text in (("prompt", prompt), ("negative", negative)):
@@ -84,7 +85,7 @@ class TextToImage:
         plan = self._plan(sampler, steps)
         shape = self._shape(size)
         checked_count("draw: seed", seed, 0)
-        guided = guidance != 1
+        guided = bool(guidance > 1)  # below, as models that learned guidance are asked
         told = self.encode([negative, prompt] if guided else [prompt])
         latents = self.initial(seed, shape) * np.float32(plan.start)
         program = self._step_program(shape, guided)
