@@ -86,6 +86,8 @@ READ_BY_TRANSFORMERS = (
     *("phi3", "gpt2", "falcon", "starcoder2", "bloom"),
     *("qwen2_moe", "stablelm", "gpt_oss_without_yarn", "mamba"),
 )
+NO_DENSE = ("qwen2moe", "qwen3moe", "qwen3next")
+"""Names in GGUF files whose models have experts in every layer."""
 SHARING = ("llama", "mixtral", "ministral", "olmo3", "falcon_of_two_norms", "falcon_mamba")
 """Models whose name in GGUF files is that of other classes, too."""
 STORED_OTHERWISE = ("llama", "gemma2", "gpt2", "bloom", "qwen2_moe", "mamba")
@@ -310,7 +312,7 @@ def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
     found |= {name.rpartition(".")[0] for name in found}  # as gpt-oss calls experts
     for theirs in checkpoint.tensors:
         whole = re.sub(r"\.(experts|altup_\w+)\.\d+\.", r".\1.", theirs)
-        if architecture in ("qwen2moe", "qwen3moe") and re.search(r"mlp\.\w+_proj", whole):
+        if architecture in NO_DENSE and re.search(r"mlp\.\w+_proj", whole):
             continue  # they have layers without experts, the format's have none
         if re.search("input_linear|experts.gate_up_proj|in_proj_qkvz|act_fn", whole):
             continue  # two tensors, or numbers of the metadata
