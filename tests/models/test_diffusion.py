@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import main
 from luminal.loaders.clip_tokenizer import read_clip_tokenizer
 from luminal.loaders.fields import Fields
+from luminal.loaders.image import read_image
 from luminal.models.diffusion.samplers import SAMPLERS
 from luminal.models.diffusion.text_to_image import TextToImage
 from luminal.models.families.diffusion import noise_of
@@ -93,7 +95,7 @@ def check_pictures(folder: Path, backend: str, size: tuple[int, int], **options:
 
 
 def test_pictures_are_those_of_diffusers(kept: Path) -> None:
-    check_pictures(kept, "reference", (16, 24))
+    check_pictures(kept, "reference", (8, 16))
 
 
 @pytest.mark.long
@@ -293,20 +295,45 @@ def test_folders_that_lack_a_part(copied: Path) -> None:
         lm.models.load(copied)
 
 
+def run_draw(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: object) -> str:
+    """The error of `luminal draw`."""
+    words = "luminal", "draw", "the cat", "--model", folder, "--backend", "reference", *more
+    monkeypatch.setattr("sys.argv", [*map(str, words)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return str(done.value.code or "")
+
+
+OPTIONS = ("--steps", 1, "--seed", 1, "--size", "16x24", "--sampler", "euler", "--guidance", 3)
+
+
+def test_options_of_the_command_draw(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def draw(self: TextToImage, *arguments: Any) -> Any:
+        asked.append(inspect.signature(own).bind(self, *arguments).arguments)
+        return Image.new("RGB", (16, 24))
+
+    own = TextToImage.draw
+    monkeypatch.setattr(TextToImage, "draw", draw)
+    out = tmp_path / "out.png"
+    assert run_draw(monkeypatch, kept, "-o", out, *OPTIONS, "--negative", "dog") == ""
+    wanted = {"prompt": "the cat", "steps": 1, "guidance": 3, "seed": 1, "size": (16, 24)}
+    wanted |= {"sampler": "euler", "negative": "dog"}
+    assert {key: value for key, value in asked[0].items() if key != "self"} == wanted
+    assert read_image(out).size == (16, 24)
+    wrong = run_draw(monkeypatch, kept, "-o", out, "--size", 16)
+    assert "--size 16 is not WIDTHxHEIGHT; give one as 512x512" in wrong
+    assert "no image that Pillow writes ends so" in run_draw(monkeypatch, kept, "-o", f"{out}.txt")
+
+
+@pytest.mark.long
 def test_the_command_draw(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out.png"
-
-    def run(*more: object) -> str:
-        words = "luminal", "draw", "the cat", "--model", kept, "--backend", "reference", *more
-        monkeypatch.setattr("sys.argv", [*map(str, words)])
-        with pytest.raises(SystemExit) as done:
-            main()
-        return str(done.value.code or "")
-
-    assert run("-o", out, "--steps", 1, "--seed", 1, "--size", "16x24", "--sampler", "euler") == ""
+    assert run_draw(monkeypatch, kept, "-o", out, *OPTIONS) == ""
     picture = lm.models.load(kept, backend="reference").draw(
-        "the cat", 1, seed=1, size=(16, 24), sampler="euler"
+        "the cat", 1, 3, seed=1, size=(16, 24), sampler="euler"
     )
-    np.testing.assert_array_equal(np.asarray(Image.open(out)), np.asarray(picture))
-    assert "--size 16 is not WIDTHxHEIGHT; give one as 512x512" in run("-o", out, "--size", 16)
-    assert "no image that Pillow writes ends so" in run("-o", tmp_path / "out.txt")
+    np.testing.assert_array_equal(np.asarray(read_image(out)), np.asarray(picture))
