@@ -85,6 +85,7 @@ READ_BY_TRANSFORMERS = (
     *("llama", "llama_with_biases", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3"),
     *("phi3", "gpt2", "falcon", "starcoder2", "bloom"),
     *("qwen2_moe", "stablelm", "gpt_oss_without_yarn", "mamba"),
+    *("nemotron", "lfm2"),
 )
 NO_DENSE = ("qwen2moe", "qwen3moe", "qwen3next")
 """Names in GGUF files whose models have experts in every layer."""
@@ -167,6 +168,58 @@ def test_keys_and_values_apart(tmp_path: Path) -> None:
     check_same(wanted.config, found.config, "deepseek2")
     for name, array in wanted.state_dict().items():
         np.testing.assert_array_equal(found.state_dict()[name], array)
+
+
+def less(array: Any) -> Any:
+    return -np.exp(array)
+
+
+STORED: dict[str, tuple[tuple[str, str, Any], ...]] = {
+    "nemotron": (
+        ("blk.1.attn_norm.weight", "model.layers.1.input_layernorm.weight", lambda a: a + 1),
+        ("output_norm.weight", "model.norm.weight", lambda a: a + 1),
+        ("blk.0.ffn_norm.bias", "model.layers.0.post_attention_layernorm.bias", lambda a: a),
+    ),
+    "lfm2": (
+        ("blk.0.shortconv.conv.weight", "model.layers.0.conv.conv.weight", lambda a: a[:, 0]),
+        ("token_embd_norm.weight", "model.embedding_norm.weight", lambda a: a),
+    ),
+    "jamba": (
+        ("blk.0.ssm_a", "model.layers.0.mamba.A_log", less),
+        ("blk.0.ssm_conv1d.weight", "model.layers.0.mamba.conv1d.weight", lambda a: a[:, 0]),
+    ),
+    "granite_hybrid": (
+        ("blk.0.ssm_a", "model.layers.0.mamba.A_log", lambda a: less(a)[:, None]),
+        ("blk.0.ssm_d", "model.layers.0.mamba.D", lambda a: a[:, None]),
+        ("blk.0.ssm_norm.weight", "model.layers.0.mamba.norm.weight", lambda a: a.reshape(2, -1)),
+        (
+            "blk.0.ffn_up_shexp.weight",
+            "model.layers.0.shared_mlp.input_linear.weight",
+            lambda a: a[20:],
+        ),
+    ),
+}
+"""What files store otherwise, by the format's converters: the tensor, the folder's, and how."""
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_what_files_store_otherwise(name: str, tmp_path: Path) -> None:
+    """Beside reading what was written, which would not see a change that both leave out."""
+    _, checkpoint, path = written(name, tmp_path)
+    file = read_gguf(path)
+    for stored, theirs, change in STORED[name]:
+        close(file.tensors[stored].array(), change(checkpoint.tensors[theirs]))
+    heads = file.metadata[f"{file.metadata['general.architecture']}.attention.head_count_kv"]
+    assert heads == (2 if name == "nemotron" else [0, 2])
+
+
+def test_numbers_of_an_activation_are_metadata(tmp_path: Path) -> None:
+    _, checkpoint, path = written("apertus", tmp_path)
+    file = read_gguf(path)
+    for key in ("alpha_p", "alpha_n", "beta", "eps"):
+        names = [f"model.layers.{layer}.mlp.act_fn.{key}" for layer in range(2)]
+        wanted = [float(checkpoint.tensors[name].reshape(())) for name in names]
+        close(np.float32(file.metadata[f"xielu.{key}"]), np.float32(wanted))
 
 
 def test_heads_of_values_lie_by_their_number(tmp_path: Path) -> None:

@@ -467,8 +467,9 @@ TINY = {
         "MiniMaxForCausalLM",
         {
             **SIZES,
+            "num_hidden_layers": 3,
             "num_local_experts": 4,
-            "layer_types": ["linear_attention", "full_attention"],
+            "layer_types": ["linear_attention", "linear_attention", "full_attention"],
             "block_size": 4,
             "full_attn_alpha_factor": 1.5,
             "linear_attn_beta_factor": 0.7,

@@ -21,6 +21,12 @@ NEMOTRON = Architecture(
     layers=lambda fields: layers_of(fields, rotary=rotary_of(fields, share=0.5)),
     gguf=GGUF(
         "nemotron",
+        # Only their weights are shifted, so these have names of their own.
+        names={
+            "input_layernorm.weight": "attn_norm.weight",
+            "post_attention_layernorm.weight": "ffn_norm.weight",
+        },
+        outer={"model.norm.weight": "output_norm.weight"},
         changes={f"{norm}.weight": PLUS_ONE for norm in ("attn_norm", "ffn_norm", "output_norm")},
     ),
 )
