@@ -56,6 +56,8 @@ UNSUPPORTED = {
     ("gemma4", "attention_bias"),
     ("gemma4_moe", "attention_bias"),
     ("gptj", "tie_word_embeddings"),
+    ("internlm3", "attention_bias"),
+    ("internlm3", "mlp_bias"),
     ("minicpm3", "mlp_bias"),
     ("phi", "tie_word_embeddings"),
 }

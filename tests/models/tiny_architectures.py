@@ -495,6 +495,9 @@ TINY = {
             "final_logit_softcapping": 3.0,
         },
     ),
+    "internlm3": Tiny(
+        "InternLM3Config", "LlamaForCausalLM", {**SIZES, "head_dim": 16}, "InternLM3ForCausalLM"
+    ),
     "exaone": Tiny("ExaoneConfig", "LlamaForCausalLM", SIZES, "ExaoneForCausalLM"),
 }
 
