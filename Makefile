@@ -13,7 +13,7 @@ ARGS ?=
 # Tests start many processes, which read what the first one has compiled of the sources.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-long conformance lint aarch64 names mutants bench bench-check wheel clean
+.PHONY: run test test-long conformance lint aarch64 docs names mutants bench bench-check wheel clean
 
 run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --temperature 0.8 --stats $(ARGS)
@@ -45,6 +45,10 @@ lint: $(VENV)/.installed-test
 aarch64:
 	@tests/aarch64/run $(ARGS)
 
+# The site, in build/site: it opens from there, and nothing of it is fetched.
+docs: $(VENV)/.installed-docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build $(ARGS)
+
 # After a change of the table of names, or of a public name.
 names: $(VENV)/.installed-test
 	@$(BIN)/python -m tests.names
@@ -75,6 +79,10 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[search]'
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
