@@ -105,6 +105,58 @@ def _gemma3_processor(tokenizer: Any) -> Any:
     return transformers.Gemma3Processor(images, tokenizer, image_seq_length=16)
 
 
+def _qwen(kind: str, vision: dict[str, Any]) -> Callable[[dict[str, int]], Any]:
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 2, 1]}
+
+    def made(ids: dict[str, int]) -> Any:
+        return getattr(transformers, f"{kind}Config")(
+            text_config={**TEXT, "rope_parameters": rope},
+            vision_config={**vision, "depth": 3, "num_heads": 2, "patch_size": 4},
+            image_token_id=ids["<|image_pad|>"],
+            video_token_id=ids["<|video_pad|>"],
+            vision_start_token_id=ids["<|vision_start|>"],
+            vision_end_token_id=ids["<|vision_end|>"],
+        )
+
+    return made
+
+
+class QwenProcessor:
+    """What the class of transformers does with texts; that one needs torchvision, for videos."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        size = {"shortest_edge": 256, "longest_edge": 2048}
+        self.image_processor = transformers.Qwen2VLImageProcessorPil(size=size, patch_size=4)
+        self.tokenizer = tokenizer
+
+    def save_pretrained(self, folder: Path) -> None:
+        self.image_processor.save_pretrained(folder)
+
+    def __call__(self, text: str, images: Any, return_tensors: str) -> dict[str, Any]:
+        prepared: Any = {}
+        if images:
+            prepared = dict(self.image_processor(images, return_tensors=return_tensors))
+            pad, *others = "<|image_pad|>", *text.split("<|image_pad|>")
+            counts = (prepared["image_grid_thw"].prod(-1) // 4).tolist()
+            text = others[0] + "".join(
+                pad * count + after for count, after in zip(counts, others[1:], strict=True)
+            )
+        tokens = dict(self.tokenizer(text, return_tensors=return_tensors))
+        tokens.pop("token_type_ids", None)
+        is_image = tokens["input_ids"] == self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+        return {**tokens, **prepared, "mm_token_type_ids": is_image.int()}
+
+
+_PADS = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
+_WINDOWED = {
+    "hidden_size": 16,
+    "out_hidden_size": 32,
+    "intermediate_size": 24,
+    "window_size": 16,
+    "fullatt_block_indexes": [1],
+}
+
+
 def _smolvlm(ids: dict[str, int]) -> Any:
     vision = {**TOWER, "image_size": 24}
     text = {**TEXT, "model_type": "llama"}
@@ -148,6 +200,18 @@ SMALL = {
         ("<start_of_image>", "<end_of_image>", "<image_soft_token>"),
         _gemma3,
         _gemma3_processor,
+    ),
+    "qwen2_vl": Small(
+        "Qwen2VLForConditionalGeneration",
+        _PADS,
+        _qwen("Qwen2VL", {"embed_dim": 16, "hidden_size": 32, "mlp_ratio": 2}),
+        QwenProcessor,
+    ),
+    "qwen2_5_vl": Small(
+        "Qwen2_5_VLForConditionalGeneration",
+        _PADS,
+        _qwen("Qwen2_5_VL", _WINDOWED),
+        QwenProcessor,
     ),
     # Its own processor needs a package more, for videos.
     "smolvlm": Small(

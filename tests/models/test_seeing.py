@@ -19,7 +19,7 @@ from tests.long_share import long_but
 from tests.models.seeing_checks import check_pixels, check_texts
 from tests.models.small_seeing import SMALL, picture, saved, texts_of
 
-SHORT = ["idefics3", "gemma3"]
+SHORT = ["idefics3", "gemma3", "qwen2_5_vl"]
 
 
 @pytest.mark.parametrize("name", long_but(SMALL, SHORT))
@@ -48,6 +48,26 @@ def test_a_draft_changes_no_text(name: str, tmp_path: Path) -> None:
     for text, images in texts_of(name):
         plain = model.generate(text, 12, images=images)
         assert model.generate(text, 12, images=images, draft=PromptLookup()) == plain
+
+
+@pytest.mark.long
+def test_a_folder_of_qwen_as_older_versions_wrote_it(tmp_path: Path) -> None:
+    saved("qwen2_5_vl", tmp_path)
+    text, images = texts_of("qwen2_5_vl")[1]
+    expected = lm.models.load(tmp_path, backend="reference").generate(text, 8, images=images)
+    path, weights = tmp_path / "config.json", tmp_path / "model.safetensors"
+    config = json.loads(path.read_text())
+    part = config.pop("text_config")
+    rope = part.pop("rope_parameters")
+    part["rope_scaling"] = {"type": "mrope", "mrope_section": rope["mrope_section"]}
+    path.write_text(json.dumps({**part, "rope_theta": rope["rope_theta"], **config}))
+    arrays = {name: np.array(array) for name, array in lm.load(weights).items()}
+    older = (("model.language_model.", "model."), ("model.visual.", "visual."))
+    for new, old in older:
+        arrays = {name.replace(new, old): array for name, array in arrays.items()}
+    lm.save(weights, arrays)
+    found = lm.models.load(tmp_path, backend="reference").generate(text, 8, images=images)
+    assert found == expected
 
 
 @pytest.fixture(scope="module")

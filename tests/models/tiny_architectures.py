@@ -539,6 +539,24 @@ TEXT_PARTS = {
     ),
     "idefics3_text": seeing("llama", "Idefics3Config", "Idefics3ForConditionalGeneration"),
     "llava_text": seeing("llama", "LlavaConfig", "LlavaForConditionalGeneration"),
+    **{
+        f"{kind}_text": Tiny(
+            f"{kind}Config",
+            f"{kind}ForConditionalGeneration",
+            {
+                "text_config": {
+                    **SIZES,
+                    "rope_parameters": {
+                        "rope_type": "default",
+                        "rope_theta": 1e4,
+                        "mrope_section": [1, 2, 1],
+                    },
+                },
+                "vision_config": {"depth": 1, "num_heads": 2, "hidden_size": 32, width: 16},
+            },
+        )
+        for kind, width in (("Qwen2VL", "embed_dim"), ("Qwen2_5_VL", "intermediate_size"))
+    },
     "smolvlm_text": seeing("llama", "SmolVLMConfig", "SmolVLMForConditionalGeneration"),
 }
 ROPE = {"rope_theta": 10000.0, "factor": 4.0}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-LANCZOS, _BILINEAR = 1, 2  # Pillow's numbers of filters
+LANCZOS, _BILINEAR, BICUBIC = 1, 2, 3  # Pillow's numbers of filters
 _FILTERS = 5  # the last of these numbers
 MOST_LENGTH = 1 << 18  # of an image that is cropped then
 MOST_SIDE = 8192  # of what a model takes: more would fill the memory

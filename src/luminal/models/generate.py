@@ -216,16 +216,14 @@ class LanguageModel:
             return self._within(self.tokenizer.encode(prompt))
         return self._within(_checked_ids(prompt, self.model))
 
-    def _within(self, ids: list[int], images: Images | None = None) -> list[int]:
+    def _within(self, ids: list[int]) -> list[int]:
         """The ids, if the context has room for them."""
         if not ids:
             raise InputError("prompt: it has no tokens; give some text")
         if len(ids) > self.context:
-            fix = "shorten it"
-            if images is not None:
-                count = len(images.vectors)
-                fix = f"{count} stand for images: give fewer or smaller ones, or more context"
-            raise InputError(f"prompt: {len(ids)} tokens, but the context is {self.context}; {fix}")
+            raise InputError(
+                f"prompt: {len(ids)} tokens, but the context is {self.context}; shorten it"
+            )
         return ids
 
     def _read_prompt(
@@ -240,8 +238,8 @@ class LanguageModel:
             return self.encode(prompt), None
         if not isinstance(prompt, str):
             prompt = _checked_ids(prompt, self.model)
-        ids, seen = self.sight.read(prompt, images, bare)
-        return self._within(ids, seen), seen
+        ids, seen = self.sight.read(prompt, images, bare, self.context)
+        return self._within(ids), seen
 
     # --- chats
 

@@ -51,7 +51,8 @@ def sight_of(
             for name, array in checkpoint.tensors.items()
             if name.startswith(record.parts)
         }
-        tower.load_state_dict(renamed(plain, record.names(fields)), adopt_dtypes=True)
+        weights = record.weights(renamed(plain, record.names(fields)))
+        tower.load_state_dict(weights, adopt_dtypes=True)
         tower.eval()
         tower.computing(compute_dtype_of(tower, compute_dtype))
         processor = folder_processor(checkpoint.place, "image_processor")

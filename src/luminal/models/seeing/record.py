@@ -44,7 +44,7 @@ class Seeing:
     `tokens`, `placeholders`: keys of `config.json` for the token that vectors take the place of,
     and for that which stands for an image in a prompt. `whole`: the tokens of an image see all of
     it. `places`: positions (3, count) of so many tokens among which are these images, for models
-    whose positions have rows and columns.
+    whose positions have rows and columns. `weights`: what becomes of the renamed ones.
     """
 
     tower: Callable[[Fields, int], Any]
@@ -55,3 +55,4 @@ class Seeing:
     placeholders: tuple[str, ...] = TOKENS
     whole: bool = False
     places: Callable[[int, Sequence[Span]], Array] | None = None
+    weights: Callable[[Mapping[str, Array]], dict[str, Array]] = dict

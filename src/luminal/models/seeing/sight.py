@@ -64,12 +64,17 @@ class Sight:
         return self._program
 
     def read(
-        self, prompt: str | Sequence[int], images: Sequence[Picture], bare: bool = False
+        self,
+        prompt: str | Sequence[int],
+        images: Sequence[Picture],
+        bare: bool = False,
+        context: int | None = None,
     ) -> tuple[list[int], Images | None]:
         """The ids of a prompt with placeholders, and what is in their place; None without images.
 
         Of a text each placeholder becomes the tokens of its image; ids have all these tokens
-        already. `bare`: see `Tokenizer.encode`. Raises InputError where the numbers differ.
+        already. `bare`: see `Tokenizer.encode`. Raises InputError where the numbers differ, and
+        for more than `context` tokens, before the tower runs.
         """
         prepared = [self.prepare(opened(picture)) for picture in _listed(images)]
         if isinstance(prompt, str):
@@ -83,6 +88,11 @@ class Sight:
                 f"images: {len(prepared)} with {wanted} vectors, but the prompt has {len(places)} "
                 f"tokens of id {self.token} ({self.tokenizer.name_of(self.token)!r}), one of which "
                 "stands for each; give as many"
+            )
+        if prepared and context is not None and len(ids) > context:
+            raise InputError(
+                f"prompt: {len(ids)} tokens, but the context is {context}; {wanted} stand for "
+                "images: give fewer or smaller ones, or more context"
             )
         return ids, self._images(len(ids), prepared, places) if prepared else None
 
