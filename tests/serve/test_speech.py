@@ -18,7 +18,7 @@ from luminal.serve.load import load
 from luminal.serve.multipart import parts_of
 from luminal.serve.orders import Limits
 from luminal.serve.readers import Reading
-from luminal.serve.speech import Speech, told
+from luminal.serve.speech import Speech, _clock, told
 from tests.models.small_whisper import saved
 from tests.models.test_whisper import RATE, noise
 
@@ -168,3 +168,8 @@ def test_openai_s_client(speech: Reading, tmp_path: Path) -> None:
     assert found.text == asked(speech, wav()).json()["text"]
     assert found.language in ("de", "en")
     assert found.duration == 1.3
+
+
+def test_times_have_milliseconds() -> None:
+    assert _clock(3661.007, ",") == "01:01:01,007"
+    assert _clock(59.9996, ".") == "00:01:00.000"

@@ -13,7 +13,37 @@ from luminal.nn.module import Module
 T = TypeVar("T")
 
 
-class _Numbered(Module, Generic[T]):
+class _Parts(Module, Generic[T]):
+    """Parts that are attributes, too: `container.name` reads one, assigning puts one there."""
+
+    def parts(self) -> Iterable[tuple[str, T]]:
+        """The names and the parts."""
+        raise NotImplementedError
+
+    def _put(self, name: str, part: Any) -> None:
+        """Takes a part under its name."""
+        raise NotImplementedError
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Module | Parameter):  # as `add_module` and `setattr` of PyTorch's
+            self._put(name, value)
+        else:
+            super().__setattr__(name, value)
+
+    if not TYPE_CHECKING:  # or every attribute would be Any
+
+        def __getattr__(self, name: str) -> Any:
+            """A part by its name."""
+            # By `vars`: pickle asks for attributes of an object that has none yet, and asking the
+            # object itself for `_parts` would come back here for ever.
+            if "_parts" in vars(self) and not name.startswith("_"):
+                for path, part in self.parts():
+                    if path == name:
+                        return part
+            return super().__getattr__(name)
+
+
+class _Numbered(_Parts[T]):
     """Parts named "0", "1", ..."""
 
     def __init__(self, parts: Iterable[T] = ()) -> None:
@@ -27,12 +57,6 @@ class _Numbered(Module, Generic[T]):
         """Puts `part` at the number that `name` is."""
         self._parts[int(name)] = part
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Module | Parameter):  # as `add_module` and `setattr` of PyTorch's
-            self._put(name, value)
-        else:
-            super().__setattr__(name, value)
-
     def _put(self, name: str, part: Any) -> None:
         """A part by its name: in the place of one that is there, or behind the last."""
         if name.isdigit() and int(name) < len(self._parts):
@@ -44,18 +68,6 @@ class _Numbered(Module, Generic[T]):
                 f"{type(self).__name__}: a part called {name!r}; names are the numbers 0 to "
                 f"{len(self._parts)}, where the last one adds a part"
             )
-
-    if not TYPE_CHECKING:  # or every attribute would be Any
-
-        def __getattr__(self, name: str) -> Any:
-            """A part by its name."""
-            # By `vars`: pickle asks for attributes of an object that has none yet, and asking the
-            # object itself for `_parts` would come back here for ever.
-            if "_parts" in vars(self) and not name.startswith("_"):
-                for path, part in self.parts():
-                    if path == name:
-                        return part
-            return super().__getattr__(name)
 
     def append(self, part: T) -> Self:
         """Adds a part at the end; gives itself."""
@@ -98,7 +110,7 @@ class _Numbered(Module, Generic[T]):
         del self._parts[number]
 
 
-class _Named(Module, Generic[T]):
+class _Named(_Parts[T]):
     """Parts by names of one's own."""
 
     def __init__(self, parts: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
@@ -111,6 +123,8 @@ class _Named(Module, Generic[T]):
     def set_part(self, name: str, part: Any) -> None:
         """Puts `part` under this name."""
         self._parts[name] = part
+
+    _put = set_part
 
     def keys(self) -> Iterable[str]:
         """The names of the parts, in order."""

@@ -223,3 +223,17 @@ def test_a_layer_that_does_not_fit_says_what_would() -> None:
         layer(lm.Graph().tensor(("a", "b"), name="x"))
     with pytest.raises(ShapeError, match=r"normalized_shape is 2, 3, .*normalized_shape=3, 2"):
         nn.LayerNorm((2, 3))(lm.ones((3, 2)))
+
+
+def test_parts_by_names_are_attributes() -> None:
+    named = nn.ModuleDict({"a": nn.Linear(2, 3)})
+    named.b = nn.Linear(3, 4)
+    named.a = nn.Linear(5, 6)
+    assert [*named.state_dict()] == ["a.weight", "a.bias", "b.weight", "b.bias"]
+    assert named.a is named["a"]
+    assert named.a.in_features == 5
+    parameters = nn.ParameterDict()
+    parameters.c = nn.Parameter(np.ones(2, np.float32))
+    assert [*parameters.state_dict()] == ["c"]
+    with pytest.raises(AttributeError, match="a ModuleDict has no attribute 'other'"):
+        named.other  # noqa: B018
