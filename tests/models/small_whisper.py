@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -65,3 +66,13 @@ def saved(folder: Path, seed: int = 0) -> Any:
     words = {f"w{number}": number for number in range(VOCABULARY)}
     Tokenizer(WordLevel(words, unk_token="w0")).save(str(folder / "tokenizer.json"))
     return model
+
+
+RATE = 16000
+
+
+def noise(seconds: float, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Noise that grows and shrinks."""
+    count = int(seconds * RATE)
+    swell = np.sin(np.arange(count) / 3000)
+    return (np.random.default_rng(seed).standard_normal(count) * swell * 0.3).astype(np.float32)

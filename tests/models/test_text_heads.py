@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 from typer.testing import CliRunner
 
 import luminal as lm
@@ -19,38 +15,11 @@ from luminal.cli.main import app
 from luminal.models.families import read_family
 from luminal.models.text_reader import QuestionAnswerer, TextClassifier, TokenClassifier
 from tests.close import close_to_greatest
-from tests.models.small_encoders import SIZES, TINY, torch, transformers
+from tests.models.small_encoders import SIZES, torch, transformers
+from tests.models.small_heads import OFF, headed, with_pair_tokenizer
 
-WORDS = ("[PAD]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz")
 TEXTS: list[Any] = ["a b c d", ("z", "y x"), "h e l l o", "q", ("a b", "a b c d e f g h i j k l")]
 MOST = 24  # positions
-OFF = 0.2  # what is added to each weight, so that none is left at 0 or 1
-
-
-def with_pair_tokenizer(folder: Path) -> None:
-    """A tokenizer of single letters: [CLS] a [SEP] b [SEP], with two segments."""
-    tokenizer = Tokenizer(WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="[PAD]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
-
-
-def headed(name: str, suffix: str, folder: Path, **options: Any) -> Any:
-    """A random model of transformers with a head, also written to the folder."""
-    tiny = TINY[name]
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{tiny.name}Config")(**tiny.options, **options)
-    model = getattr(transformers, f"{tiny.name}For{suffix}")(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * OFF)
-    model.save_pretrained(folder)
-    with_pair_tokenizer(folder)
-    return model
 
 
 def theirs_of(folder: Path, text: Any, model: Any, longest: int = MOST, **options: Any) -> Any:

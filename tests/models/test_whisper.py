@@ -19,21 +19,14 @@ from luminal.models.transcribe import Segment, Transcriber
 from tests.close import close
 from tests.models.small_whisper import (
     NO_TIMESTAMPS,
+    RATE,
     SIZES,
     extractor,
+    noise,
     saved,
     transformers,
 )
 from tests.models.whisper_checks import check_logits
-
-RATE = 16000
-
-
-def noise(seconds: float, seed: int = 0) -> np.ndarray[Any, Any]:
-    """Noise that grows and shrinks."""
-    count = int(seconds * RATE)
-    swell = np.sin(np.arange(count) / 3000)
-    return (np.random.default_rng(seed).standard_normal(count) * swell * 0.3).astype(np.float32)
 
 
 @pytest.mark.parametrize(("mels", "seconds"), [(80, 3), (128, 1), (20, 2.5)])

@@ -14,8 +14,7 @@ from luminal.models.alignment import Word, token_positions, words_of
 from luminal.models.attempts import Attempt, Fallback, compression_of
 from luminal.models.transcribe import Transcriber
 from tests.close import close
-from tests.models.small_whisper import NO_TIMESTAMPS, SIZES, START, saved, torch
-from tests.models.test_whisper import noise
+from tests.models.small_whisper import NO_TIMESTAMPS, SIZES, START, noise, saved, torch
 
 HEADS = [(0, 1), (1, 0), (1, 1)]
 

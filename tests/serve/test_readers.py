@@ -16,7 +16,7 @@ from luminal.serve.load import load
 from luminal.serve.orders import Limits
 from luminal.serve.readers import AT_ONCE, Reading
 from tests.models.small_encoders import saved
-from tests.models.test_text_heads import headed, with_pair_tokenizer
+from tests.models.small_heads import headed, with_pair_tokenizer
 from tests.serve.running import asked
 
 LIMITS = Limits(body=4000, vectors=40, queue=4)

@@ -19,8 +19,7 @@ from luminal.serve.multipart import parts_of
 from luminal.serve.orders import Limits
 from luminal.serve.readers import Reading
 from luminal.serve.speech import Speech, _clock, told
-from tests.models.small_whisper import saved
-from tests.models.test_whisper import RATE, noise
+from tests.models.small_whisper import RATE, noise, saved
 
 LIMITS = Limits(body=200_000, queue=4)
 

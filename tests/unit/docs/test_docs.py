@@ -74,7 +74,7 @@ def path_ends() -> set[str]:
     says `vectors/nest.py` need not say where `vectors/` lies.
     """
     ends: set[str] = set()
-    for top in ("src", "tests", "bench", "examples", "docs"):
+    for top in ("src", "tests", "bench", "examples", "docs", "manual"):
         for path in [ROOT / top, *(ROOT / top).rglob("*")]:
             parts = path.relative_to(ROOT).parts
             ends.update("/".join(parts[start:]) for start in range(len(parts)))
