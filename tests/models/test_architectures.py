@@ -135,13 +135,16 @@ def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     said = path.read_text()
     for name, family in (
-        ("RwkvForCausalLM", "of its family there are RWKV7ForCausalLM"),
-        ("Qwen2AudioForCausalLM", "there are Qwen2F.*Qwen2MoeForCausalLM.*Qwen3"),
+        ("RwkvForCausalLM", "of its family there are RWKV7ForCausalLM$"),
+        (
+            "Qwen2AudioForCausalLM",
+            "there are Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen2VL.*, Qwen3",
+        ),
         (
             "MistralNextForCausalLM",
-            "there are Mistral3ForConditionalGeneration, MistralForCausalLM",
+            "there are Mistral3ForConditionalGeneration, MistralForCausalLM$",
         ),
-        ("ViTMSNModel", "there are ViTForImageClassification, ViTModel"),
+        ("ViTMSNModel", "there are ViTForImageClassification, ViTModel$"),
         ("DbrxForCausalLM", "; none is of the family Dbrx$"),
     ):
         path.write_text(said.replace("LlamaForCausalLM", name))
