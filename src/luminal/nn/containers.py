@@ -16,17 +16,9 @@ T = TypeVar("T")
 class _Parts(Module, Generic[T]):
     """Parts that are attributes, too: `container.name` reads one, assigning puts one there."""
 
-    def parts(self) -> Iterable[tuple[str, T]]:
-        """The names and the parts."""
-        raise NotImplementedError
-
-    def _put(self, name: str, part: Any) -> None:
-        """Takes a part under its name."""
-        raise NotImplementedError
-
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Module | Parameter):  # as `add_module` and `setattr` of PyTorch's
-            self._put(name, value)
+            self.set_part(name, value)
         else:
             super().__setattr__(name, value)
 
@@ -54,13 +46,9 @@ class _Numbered(_Parts[T]):
         return ((str(number), part) for number, part in enumerate(self._parts))
 
     def set_part(self, name: str, part: Any) -> None:
-        """Puts `part` at the number that `name` is."""
-        self._parts[int(name)] = part
-
-    def _put(self, name: str, part: Any) -> None:
-        """A part by its name: in the place of one that is there, or behind the last."""
+        """Puts `part` in the place of the one of this number, or behind the last one."""
         if name.isdigit() and int(name) < len(self._parts):
-            self.set_part(name, part)
+            self._parts[int(name)] = part
         elif name == str(len(self._parts)):
             self._parts.append(part)
         else:
@@ -123,8 +111,6 @@ class _Named(_Parts[T]):
     def set_part(self, name: str, part: Any) -> None:
         """Puts `part` under this name."""
         self._parts[name] = part
-
-    _put = set_part
 
     def keys(self) -> Iterable[str]:
         """The names of the parts, in order."""
@@ -195,13 +181,10 @@ class Sequential(ModuleList):
         return self._names[number] if number < len(self._names) else str(number)
 
     def set_part(self, name: str, part: Any) -> None:
-        """Puts `part` in the place of the module of this name."""
-        self._parts[[key for key, _ in self.parts()].index(name)] = part
-
-    def _put(self, name: str, part: Any) -> None:
+        """Puts `part` in the place of the module of this name, or behind the last one."""
         names = [key for key, _ in self.parts()]
         if name in names:
-            self.set_part(name, part)
+            self._parts[names.index(name)] = part
         else:
             self._names, self._parts = [*names, name], [*self._parts, part]
 
