@@ -8,6 +8,7 @@ a factor of their own.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -85,24 +86,22 @@ def _part(x: Any, part: str) -> Any:
 # --- what makes them, and takes them apart --------------------------------------------------------
 
 
-@complex_row("complex")
-def complex_(real: lm.Tensor, imag: lm.Tensor) -> ComplexTensor:
-    return lm.complex(real, imag)
-
-
-@complex_row("polar")
-def polar(size: lm.Tensor, angle: lm.Tensor) -> ComplexTensor:
-    return lm.polar(size, angle)
-
-
-@complex_row("view_as_complex")
-def view_as_complex(x: lm.Tensor) -> ComplexTensor:
-    return lm.view_as_complex(x)
-
-
-@complex_row("view_as_real")
-def view_as_real(z: ComplexTensor) -> lm.Tensor:
-    return lm.view_as_real(z)
+registry.rows(
+    {
+        "complex": lm.complex,
+        "polar": lm.polar,
+        "view_as_complex": lm.view_as_complex,
+        "view_as_real": lm.view_as_real,
+        "sgn": ComplexTensor.sgn,
+        "_neg_view": operator.neg,
+        "mul": operator.mul,
+        **dict.fromkeys(("div.Tensor", "div.Scalar", "true_divide"), operator.truediv),
+        "eq": operator.eq,
+        "ne": operator.ne,
+        **dict.fromkeys(("mm", "bmm", "mv", "dot"), operator.matmul),
+    },
+    COMPLEX_ROWS,
+)
 
 
 @complex_row("_conj", "_conj_physical", "conj_physical", knows_results=True)
@@ -114,22 +113,12 @@ def conj(z: Any, *, results: Sequence[registry.Planned]) -> ComplexTensor:
     return lm.complex(lm.constant(z.real, kind), lm.constant(-z.imag, kind))
 
 
-@complex_row("_neg_view")
-def neg_view(z: ComplexTensor) -> ComplexTensor:
-    return -z
-
-
 @complex_row("resolve_conj", "resolve_neg")
 def resolved(z: Any) -> Any:
     return z
 
 
-@complex_row("sgn")
-def sgn(z: ComplexTensor) -> ComplexTensor:
-    return z.sgn()
-
-
-@complex_row("_to_copy", "prims.convert_element_type")
+@complex_row("_to_copy", "prims::convert_element_type")
 def to_copy(z: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
         return z
@@ -185,37 +174,12 @@ def rsub(a: Any, b: Any, alpha: Any = 1) -> Any:
     return sub(b, a, alpha)
 
 
-@complex_row("mul")
-def mul(a: Any, b: Any) -> Any:
-    return a * b
-
-
-@complex_row("div.Tensor", "div.Scalar", "true_divide")
-def div(a: Any, b: Any) -> Any:
-    return a / b
-
-
 @complex_row("addmm", "baddbmm", "addmv")
 def addmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     total = a @ b if alpha == 1 else (a @ b) * alpha
     if beta == 0:
         return total
     return total + (x if beta == 1 else x * beta)
-
-
-@complex_row("eq")
-def eq(a: Any, b: Any) -> Any:
-    return a == b
-
-
-@complex_row("ne")
-def ne(a: Any, b: Any) -> Any:
-    return a != b
-
-
-@complex_row("mm", "bmm", "mv", "dot")
-def product(a: Any, b: Any) -> Any:
-    return a @ b
 
 
 @complex_row("addcmul")

@@ -62,10 +62,10 @@ complex_row = partial(row, table=COMPLEX_ROWS)
 """Enters a function under names of aten operators, for complex operands or results."""
 
 
-def rows(functions: Mapping[str, Row]) -> None:
+def rows(functions: Mapping[str, Row], table: dict[str, Row] = ROWS) -> None:
     """Enters functions that are the library's own."""
     for name, function in functions.items():
-        ROWS[_full(name)] = function
+        table[_full(name)] = function
 
 
 def _full(name: str) -> str:
