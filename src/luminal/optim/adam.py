@@ -31,7 +31,7 @@ def adam_on_graph(
     step: Tensor,
     lr: Rate,
     *,
-    betas: Sequence[float] = (0.9, 0.999),
+    betas: Sequence[Rate] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 0.0,
     decoupled_weight_decay: bool = False,

@@ -13,7 +13,7 @@ from luminal.frontend.tensor import Tensor
 
 Tensors: TypeAlias = Sequence[Tensor]
 Rate: TypeAlias = float | Tensor
-"""A learning rate: a number, which is part of the program, or a 0-d Tensor."""
+"""A learning rate, or a momentum: a number, which is part of the program, or a 0-d Tensor."""
 
 
 def each(
@@ -43,15 +43,17 @@ def each(
 
 
 def rate_of(lr: Rate, dtype: DType) -> Rate:
-    """A learning rate as an operand beside Tensors of `dtype`."""
+    """A learning rate or momentum as an operand beside Tensors of `dtype`."""
     return lr.cast(dtype) if is_tensor(lr) else lr
 
 
-def bias_correction(beta: float, step: Tensor, dtype: DType) -> Tensor:
+def bias_correction(beta: Rate, step: Tensor, dtype: DType) -> Tensor:
     """1 - beta**step, without its cancellation where beta is near 1."""
     # As a function of the step and not a product that is carried along: exact after any number of
     # steps, and nothing to store.
     # Of beta 0 no logarithm is there, and 1 - 0**step is 1.
+    if is_tensor(beta):
+        return -(step.cast(dtype) * beta.cast(dtype).log()).expm1()
     exponent = math.log(beta) if beta else -math.inf
     return -(step.cast(dtype) * exponent).expm1()
 
@@ -71,10 +73,10 @@ def shrunk(p: Tensor, rate: Rate, weight_decay: float) -> Tensor:
     return p * (1 - rate * weight_decay) if weight_decay else p
 
 
-def mixed(moment: Tensor, value: Tensor, beta: float) -> Tensor:
+def mixed(moment: Tensor, value: Tensor, beta: Rate) -> Tensor:
     """beta * moment + (1 - beta) * value: a running mean's next value."""
     # One product less than the formula has, and exact where both are equal.
-    return moment + (value - moment) * (1 - beta)
+    return moment + (value - moment) * (1 - rate_of(beta, moment.dtype))
 
 
 def with_decay(

@@ -16,7 +16,7 @@ def lion_on_graph(
     exp_avgs: Tensors,
     lr: Rate,
     *,
-    betas: Sequence[float] = (0.9, 0.99),
+    betas: Sequence[Rate] = (0.9, 0.99),
     weight_decay: float = 0.0,
     maximize: bool = False,
 ) -> tuple[list[Tensor], list[Tensor]]:

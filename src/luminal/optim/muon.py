@@ -51,7 +51,7 @@ def muon_on_graph(
     lr: Rate,
     *,
     weight_decay: float = 0.1,
-    momentum: float = 0.95,
+    momentum: Rate = 0.95,
     nesterov: bool = True,
     ns_coefficients: Sequence[float] = COEFFICIENTS,
     eps: float = 1e-7,
@@ -126,6 +126,10 @@ class Muon(Optimizer):
                     f"Muon: {self.names[p]} has the shape {p.shape} and is no matrix; put it into "
                     "a group with use_muon=False, which AdamW updates"
                 )
+
+    def momentum_option(self, group: Group) -> str:
+        """Muon's own momentum, or AdamW's betas."""
+        return "momentum" if group["use_muon"] else "betas"
 
     def slots(self, group: Group) -> dict[str, float]:
         """A momentum, or Adam's moments."""

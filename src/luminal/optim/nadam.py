@@ -23,9 +23,9 @@ from luminal.optim.moments import TwoMoments
 from luminal.optim.optimizer import Group, Parameters, Shared, Slots, Update
 
 
-def _momentum(beta: float, decay: float, step: Tensor, dtype: DType) -> Tensor:
+def _momentum(beta: Rate, decay: float, step: Tensor, dtype: DType) -> Tensor:
     """Dozat's schedule: beta * (1 - 0.96**(step * decay) / 2)."""
-    return beta * (1 - 0.5 * (step.cast(dtype) * (decay * math.log(0.96))).exp())
+    return rate_of(beta, dtype) * (1 - 0.5 * (step.cast(dtype) * (decay * math.log(0.96))).exp())
 
 
 def nadam_on_graph(
@@ -37,7 +37,7 @@ def nadam_on_graph(
     step: Tensor,
     lr: Rate,
     *,
-    betas: Sequence[float] = (0.9, 0.999),
+    betas: Sequence[Rate] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 0.0,
     momentum_decay: float = 4e-3,

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from luminal.autograd.reverse import gradients, seed
 from luminal.base import garbage
-from luminal.base.dtypes import bool_, float32, float64, int64
+from luminal.base.dtypes import bool_, float32, int64
 from luminal.base.errors import GraphError, InputError
 from luminal.frontend.foreign import absent
-from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor, work_dtype
 from luminal.frontend.matrices.matmul import keeps
 from luminal.frontend.matrices.packed import Packed
@@ -27,6 +26,7 @@ from luminal.optim import saved
 from luminal.optim.clip import clipped
 from luminal.optim.formula import Tensors
 from luminal.optim.options import check_options
+from luminal.optim.scheduled import ScheduledOptions
 
 Group: TypeAlias = dict[str, Any]
 """Parameters ("params") and the options of their update."""
@@ -55,9 +55,7 @@ class Optimizer(ABC):
         self.param_groups: list[Group] = []
         self.state: dict[Parameter, dict[str, State]] = {}
         self.names: dict[Parameter, str] = {}
-        self.base_rates: list[float] | None = None  # from the first scheduler on that changes rates
-        self._rates: dict[int, State] = {}  # of groups by number, where programs read them
-        self._is_rate_fixed = False  # has a program a rate as a number?
+        self.scheduled = ScheduledOptions(self)
         if isinstance(params, Parameter | Tensor):
             params = [params]
         if not isinstance(params, Iterable):
@@ -97,6 +95,10 @@ class Optimizer(ABC):
     def check(self, group: Group) -> None:
         """Raises InputError for options out of their range; a subclass may ask for more."""
         check_options(self._name, group)
+
+    def momentum_option(self, group: Group) -> str | None:
+        """Which option a scheduler changes as the momentum: "betas" (the first), or "momentum"."""
+        return next((name for name in ("betas", "momentum") if name in group), None)
 
     # --- parameters
 
@@ -263,57 +265,8 @@ class Optimizer(ABC):
                 together.setdefault(key, []).append(p)
             for members in together.values():
                 pulled = [by_parameter[p] for p in members]
-                rate = self._rate(pulled[0].graph, number)
-                self._record(group | {"lr": rate}, members, pulled, when)
-
-    # A number in a program stays what it is. Where a scheduler changes the rate, or each step is a
-    # run of its own, programs read it, so that one serves all rates.
-    def _rate(self, graph: Recorder, number: int) -> float | Tensor:
-        """The rate of a group in the graph; GraphError for a Tensor of another graph or a shape."""
-        lr = self.param_groups[number]["lr"]
-        if not isinstance(lr, int | float):
-            return _read(graph, lr)
-        if self.base_rates is None and not graph.is_eager:
-            self._is_rate_fixed = True
-            return lr
-        if number not in self._rates:
-            is_wide = any(p.dtype is float64 for p in self.param_groups[number]["params"])
-            dtype = float64 if is_wide else float32
-            self._rates[number] = State((), dtype, lr, f"rate of group {number}")
-        state = self._rates[number]
-        if state.numpy() != state.dtype.numpy.type(lr):
-            state.set(lr)
-        return graph.read(state)
-
-    def set_rates(self, rates: Sequence[float]) -> None:
-        """Sets the rate of each group, also for programs that were recorded since a scheduler took
-        the optimizer.
-        """
-        for number, (group, rate) in enumerate(zip(self.param_groups, rates, strict=True)):
-            group["lr"] = rate
-            if number in self._rates:
-                self._rates[number].set(rate)
-
-    def scheduled(self, what: str) -> list[float]:
-        """The rates that a scheduler starts from. Raises InputError for a rate that is a Tensor,
-        and where a program has a rate already that no scheduler could change.
-        """
-        if self._is_rate_fixed and self.base_rates is None:
-            raise InputError(
-                f"{what}: {self._name}.step was recorded with a rate that is a number of the "
-                "program; make the scheduler before the step is recorded, or give the optimizer "
-                "lr=cx.tensor((), name='lr') and each run scheduler.lr"
-            )
-        if self.base_rates is None:
-            rates = [group["lr"] for group in self.param_groups]
-            for rate in rates:
-                if not isinstance(rate, int | float):
-                    raise InputError(
-                        f"{what}: the optimizer's rate is {rate!r}; give the optimizer a number, "
-                        "or make the scheduler of a number and give each run scheduler.lr"
-                    )
-            self.base_rates = [float(rate) for rate in rates]
-        return list(self.base_rates)
+                changing = self.scheduled.read(pulled[0].graph, number)
+                self._record(group, changing, members, pulled, when)
 
     # PyTorch counts Adam's steps for each parameter. Here parameters that are first updated
     # together share a counter, so a step has a few scalars in the place of hundreds; those that
@@ -363,15 +316,16 @@ class Optimizer(ABC):
         return present
 
     def _record(
-        self, group: Group, params: Sequence[Parameter], gradients: Tensors, when: Tensor | None
-    ) -> None:
+        self, group: Group, changing: Group, params: Sequence[Parameter], gradients: Tensors,
+        when: Tensor | None,
+    ) -> None:  # fmt: skip
         """Assigns what `update` gives for parameters that share their counters."""
         graph = gradients[0].graph
         states = [self.state[p] for p in params]
         before = [graph.weight_of(p) for p in params]
         slots = {name: [graph.read(entry[name]) for entry in states] for name in self.slots(group)}
         shared = {name: graph.read(states[0][name]) for name in self.shared(group)}
-        new = self.update(group, before, gradients, slots, shared)
+        new = self.update(group | changing, before, gradients, slots, shared)
         if not isinstance(new, Update):
             raise GraphError(
                 f"{self._name}.update: it returned a {type(new).__name__}; return "
@@ -413,11 +367,3 @@ class Optimizer(ABC):
             for group in self.param_groups
         ]
         return f"{self._name}({'; '.join(rows)})"
-
-
-def _read(graph: Recorder, lr: Any) -> Tensor:
-    """A rate that is no number, in the graph; GraphError for one of another graph or a shape."""
-    rate = graph.constant(lr)
-    if rate.ndim:
-        raise GraphError(f"lr: takes one number, got {rate!r}; use cx.tensor((), name='lr')")
-    return rate

@@ -23,7 +23,7 @@ from luminal.optim.moments import TwoMoments
 from luminal.optim.optimizer import Group, Parameters, Shared, Slots, Update
 
 
-def _rectification(beta2: float, step: Tensor) -> tuple[Tensor, Tensor]:
+def _rectification(beta2: Rate, step: Tensor) -> tuple[Tensor, Tensor]:
     """The factor of the step, and whether there is one: float64, since r cancels in float32."""
     longest = 2 / (1 - beta2) - 1
     correction = bias_correction(beta2, step, float64)
@@ -42,7 +42,7 @@ def radam_on_graph(
     step: Tensor,
     lr: Rate,
     *,
-    betas: Sequence[float] = (0.9, 0.999),
+    betas: Sequence[Rate] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 0.0,
     decoupled_weight_decay: bool = False,

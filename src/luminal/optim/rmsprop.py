@@ -18,7 +18,7 @@ def rmsprop_on_graph(
     alpha: float = 0.99,
     eps: float = 1e-8,
     weight_decay: float = 0.0,
-    momentum: float = 0.0,
+    momentum: Rate = 0.0,
     momentum_buffers: Tensors | None = None,
     grad_avgs: Tensors | None = None,
     maximize: bool = False,
@@ -37,7 +37,8 @@ def rmsprop_on_graph(
         means = [mixed(others[-1], g, alpha)] if grad_avgs is not None else []
         spread = v - means[0] * means[0] if means else v
         direction = g / (spread.sqrt() + eps)
-        buffers = [momentum * others[0] + direction] if momentum_buffers is not None else []
+        mu = rate_of(momentum, p.dtype)
+        buffers = [mu * others[0] + direction] if momentum_buffers is not None else []
         moved = buffers[0] if buffers else direction
         return p - rate_of(lr, p.dtype) * moved, v, *buffers, *means
 

@@ -34,7 +34,7 @@ def sgd_momentum_on_graph(
     buffers: Tensors,
     lr: Rate,
     *,
-    momentum: float = 0.9,
+    momentum: Rate = 0.9,
     dampening: float = 0.0,
     nesterov: bool = False,
     weight_decay: float = 0.0,
@@ -49,10 +49,11 @@ def sgd_momentum_on_graph(
 
     def formula(p: Tensor, g: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         g = decayed(signed(g, maximize), p, weight_decay)
-        moved = momentum * b + (1 - dampening) * g
+        mu = rate_of(momentum, p.dtype)
+        moved = mu * b + (1 - dampening) * g
         if step is not None:
             moved = where(step == 1, g, moved)
-        direction = g + momentum * moved if nesterov else moved
+        direction = g + mu * moved if nesterov else moved
         return p - rate_of(lr, p.dtype) * direction, moved
 
     new, moved = each("sgd_momentum_on_graph", formula, parameters, gradients, buffers)
@@ -97,7 +98,7 @@ class SGD(Optimizer):
     ) -> Update:
         """Records the step of `sgd_on_graph`, or of `sgd_momentum_on_graph`."""
         options = {name: group[name] for name in ("weight_decay", "maximize")}
-        if not group["momentum"]:
+        if not slots:
             return Update(sgd_on_graph(params, gradients, group["lr"], **options), {}, {})
         now = {name: count + 1 for name, count in shared.items()}
         options |= {name: group[name] for name in ("momentum", "dampening", "nesterov")}

@@ -63,8 +63,18 @@ class SequentialLR(LRScheduler):
 
     def rates(self, epoch: int) -> list[float]:
         """The rates of the scheduler whose turn it is."""
+        scheduler, steps = self._at(epoch)
+        return scheduler.rates(steps)
+
+    def momenta(self, epoch: int) -> list[float] | None:
+        """The momenta of the scheduler whose turn it is, if it has any."""
+        scheduler, steps = self._at(epoch)
+        return scheduler.momenta(steps)
+
+    def _at(self, epoch: int) -> tuple[LRScheduler, int]:
+        """The scheduler whose turn it is, and how many steps it has made."""
         k = bisect_right(self.milestones, epoch)
-        return self.schedulers[k].rates(epoch - self.milestones[k - 1] if k else epoch)
+        return self.schedulers[k], epoch - self.milestones[k - 1] if k else epoch
 
 
 class ChainedScheduler(LRScheduler):
@@ -99,3 +109,11 @@ class ChainedScheduler(LRScheduler):
         for k in range(len(self._known), epoch + 1):
             self._known.append(self._after(self._known[-1], k))
         return self._known[epoch]
+
+    def momenta(self, epoch: int) -> list[float] | None:
+        """The momenta of the last scheduler that has any."""
+        for scheduler in reversed(self.schedulers):
+            momenta = scheduler.momenta(epoch)
+            if momenta is not None:
+                return momenta
+        return None

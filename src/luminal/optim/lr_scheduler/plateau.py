@@ -80,7 +80,7 @@ class ReduceLROnPlateau(metaclass=Telling):
     def tell(self) -> None:
         """Sets the rates of the optimizer that it was made of."""
         if self.optimizer is not None:
-            self.optimizer.set_rates(self.rates)
+            self.optimizer.scheduled.set_rates(self.rates)
 
     def _is_better(self, current: float) -> bool:
         sign = 1 if self.mode == "max" else -1

@@ -18,7 +18,7 @@ BaseRates: TypeAlias = "float | Sequence[float] | Optimizer"
 def base_rates(what: str, lr: BaseRates) -> list[float]:
     """One number for each group; InputError for what is none."""
     if isinstance(lr, Optimizer):
-        return lr.scheduled(what)
+        return lr.scheduled.take_rates(what)
     rates: list[Any] = list(lr) if isinstance(lr, list | tuple) else [lr]
     for rate in rates:
         if isinstance(rate, bool) or not isinstance(rate, int | float):
@@ -55,13 +55,20 @@ class LRScheduler(metaclass=Telling):
         self.optimizer = lr if isinstance(lr, Optimizer) else None
 
     def tell(self) -> None:
-        """Sets the rates of the optimizer that it was made of."""
+        """Sets the rates of the optimizer that it was made of, and its momenta if it has any."""
         if self.optimizer is not None:
-            self.optimizer.set_rates(self.get_last_lr())
+            self.optimizer.scheduled.set_rates(self.get_last_lr())
+            momenta = self.momenta(self.last_epoch)
+            if momenta is not None:
+                self.optimizer.scheduled.set_momenta(momenta)
 
     @abstractmethod
     def rates(self, epoch: int) -> list[float]:
         """The rate of each group after `epoch` steps."""
+
+    def momenta(self, epoch: int) -> list[float] | None:
+        """The momentum of each group after `epoch` steps; None: it stays as it is."""
+        return None
 
     def following(self, rates: Sequence[float], epoch: int) -> list[float]:
         """The rates at `epoch` where others than its own came before it (base rates before 0).
