@@ -7,7 +7,7 @@ terms, with an At on each edge whose operand must be read at other indices than 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -55,15 +55,15 @@ class Lowered:
     kept: frozenset[Term] = frozenset()  # terms that are worth storing whatever they cost
 
 
-def lower(graph: Graph) -> Lowered:
-    """The graph's sinks as terms over named axes."""
+def lower(graph: Graph, by: Callable[[Collection[Parameter]], Lowering] | None = None) -> Lowered:
+    """The graph's sinks as terms over named axes; `by` makes the Lowering, if another one is to."""
     sinks: list[tuple[Sink | None, Value]] = [(sink, sink.value) for sink in graph.sinks]
     read = {*graph.roots, *(arg for node in graph.nodes() for arg in node.args)}
     for node in graph.by_op().get("Loop", ()):
         if any(node.attrs.assigned):  # it runs, even if rules find that no value of it is needed
             results = (Value(node, k) for k in range(len(node.types)))
             sinks.append((None, min(filter(read.__contains__, results), key=_rank)))
-    return _Lowering(graph.trained).run(sinks, ())
+    return (by or Lowering)(graph.trained).run(sinks, ())
 
 
 def _rank(value: Value) -> int:
@@ -72,7 +72,7 @@ def _rank(value: Value) -> int:
 
 def lower_body(arguments: Sequence[Node], results: Sequence[Value]) -> Lowered:
     """A Loop body as terms over named axes; its arguments are leaves."""
-    return _Lowering().run([(None, value) for value in results], tuple(n.value for n in arguments))
+    return Lowering().run([(None, value) for value in results], tuple(n.value for n in arguments))
 
 
 @lru_cache(CACHE)  # each compile asks for the same ones
@@ -92,7 +92,11 @@ def bodies(lowered: Lowered) -> Iterator[Lowered]:
                 waiting.append(term.attrs.body)
 
 
-class _Lowering:
+class Lowering:
+    """One lowering. `built` are the terms of the values; who wants to know more of what comes from
+    what (as the viewer does) overrides `build`, `term` or `body`.
+    """
+
     def __init__(self, trained: Collection[Parameter] = ()) -> None:
         self.trained = trained
         self.terms = Terms()
@@ -326,6 +330,10 @@ class _Lowering:
         pairs = ((below, x), (x, above))
         return [self.pointwise("LessThan", pair, dtypes.bool_) for pair in pairs]
 
+    def body(self, loop: Node) -> Lowered:
+        """The body of a Loop, lowered by itself."""
+        return lower_body(loop.attrs.body.arguments, loop.attrs.body.results)
+
     def build_opaque(self, node: Node) -> None:
         edges = self.first.edges[node]
         args = [self.term(edge) for edge in edges]
@@ -335,7 +343,7 @@ class _Lowering:
         self.sites += 1
         body, sequence = None, self.sequence.get(node, 0)
         if node.op.name == "Loop":
-            body = lower_body(node.attrs.body.arguments, node.attrs.body.results)
+            body = self.body(node)
         for k, result in enumerate(node.types):
             frame = self.named(self.first.frames[Value(node, k)])
             attrs = OpaqueAttrs(node.attrs, frames, frame, k, self.sites, body, sequence)

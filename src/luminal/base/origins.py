@@ -50,6 +50,36 @@ def described(origins: Iterable[Recorded | None]) -> str:
     )
 
 
+class Paths(NamedTuple):
+    """The module paths for which one origin stands: of rolled layers those from the first to the
+    last, else one.
+    """
+
+    first: Sequence[str]
+    last: Sequence[str]
+
+    def matches(self, other: Recorded | None) -> bool:
+        """Is an origin's module one of them?"""
+        path = [] if other is None else _parsed(other.module)[0].split(".")
+        if len(path) != len(self.first):
+            return path == self.last
+        return all(
+            part in (mine, theirs) or (mine != theirs and part.isdigit())
+            for part, mine, theirs in zip(path, self.first, self.last, strict=True)
+        )
+
+
+def paths(origin: Recorded) -> Paths:
+    """The module paths for which an origin stands."""
+    first, last = (_parsed(r.module)[0].split(".") for r in (origin, origin.last or origin))
+    return Paths(first, last if len(last) == len(first) else first)
+
+
+def module_of(origin: Recorded) -> tuple[str, str]:
+    """The path of the module that was called ("" for the outermost one), and its class."""
+    return _parsed(origin.module)
+
+
 def _split(origin: Recorded) -> tuple[str, str]:
     """The path of the module and its class."""
     path, kind = _parsed(origin.module)

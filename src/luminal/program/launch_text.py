@@ -53,11 +53,16 @@ def _launches(program: Program, launches: tuple[Launch, ...], indent: str) -> li
         if isinstance(launch, LoopLaunch):
             lines.append(f"{indent}loop {launch.trips}:")
             lines += _launches(program, launch.body, indent + "  ")
-        elif isinstance(launch, CollectiveLaunch):
-            lines.append(indent + _collective_launch(program, launch))
         else:
-            lines.append(indent + _kernel_launch(program, launch))
+            lines.append(indent + line(program, launch))
     return lines
+
+
+def line(program: Program, launch: KernelLaunch | CollectiveLaunch) -> str:
+    """The line of one launch: `k2[8](in b0, out b3; n=64)  # Sum.Exp`."""
+    if isinstance(launch, CollectiveLaunch):
+        return _collective_launch(program, launch)
+    return _kernel_launch(program, launch)
 
 
 def _kernel_launch(program: Program, launch: KernelLaunch) -> str:

@@ -55,11 +55,13 @@ _RESIDENCE = re.compile(r"[a-z+]+")
 
 def to_text(selection: Selection) -> str:
     """The whole selection as text that `parse` reads back."""
-    lines = _Printer(selection, ()).lines(INDENT)
+    lines = SelectionPrinter(selection, ()).lines(INDENT)
     return "\n".join(["selection {", *lines, "}"]) + "\n"
 
 
-class _Printer(Printer):
+class SelectionPrinter(Printer):
+    """Texts of a Selection's terms; `arguments` as a Printer's."""
+
     def __init__(self, selection: Selection, arguments: Iterable[Value]) -> None:
         super().__init__(selection.roots, tuple(arguments))
         self.selection = selection
@@ -94,6 +96,7 @@ class _Printer(Printer):
         return f"{self.number(member.term)} {rate.base}({factor})"
 
     def note(self, term: Term) -> str:
+        """The residence of the term, and the frame and layouts in which it is stored."""
         choice = self.selection.choices[term]
         words = [" @", choice.residence.value]
         if choice.residence.is_stored:
@@ -103,8 +106,9 @@ class _Printer(Printer):
         return " ".join(words)
 
     def body(self, loop: Term, indent: str) -> list[str]:
+        """The lines of a Loop's body."""
         body: Lowered = loop.attrs.body
-        return _Printer(self.selection.bodies[id(body)], body.arguments).lines(indent)
+        return SelectionPrinter(self.selection.bodies[id(body)], body.arguments).lines(indent)
 
 
 # --- reading

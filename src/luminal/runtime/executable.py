@@ -82,7 +82,7 @@ class Executable:
     but for dims that only their shapes give.
     `title` says in its repr where it comes from, `for_device` makes it for another device, `stage`
     gives the text of a stage of its compile. `mesh` is what is said of a program that several ranks
-    run.
+    run. `view` makes the viewer's document of this executable, and `show` shows one.
     """
 
     def __init__(
@@ -96,11 +96,14 @@ class Executable:
         for_device: Callable[[str], Executable] | None = None,
         stage: Callable[[str], str] | None = None,
         mesh: OnRanks = ALONE,
+        view: Callable[[Executable], Mapping[str, Any]] | None = None,
+        show: Callable[..., None] | None = None,
     ) -> None:
         self.graph = graph
         self._title = title
         self._for_device = for_device
         self._stage = stage
+        self._view, self._show = view, show
         self._mesh = mesh
         self._variants = tuple(variants)
         self._values = {} if values is None else values
@@ -470,6 +473,25 @@ class Executable:
                 "text: this executable was not made by lm.compile; compile its graph"
             )
         return self._stage(stage)
+
+    def document(self) -> dict[str, Any]:
+        """All that is known of the program, as the viewer shows it: its values with the user's
+        lines, its stages, kernels, launches, memory and search (docs/inspecting.md lists the keys).
+        Times are in it once `profile` was called. Raises CompileError for backends without stages.
+        """
+        if self._view is None:
+            raise CompileError("viz: this executable was not made by lm.compile; compile its graph")
+        return {**self._view(self)}
+
+    def viz(self, path: str | Path | None = None, *, port: int = 0, browser: bool = True) -> None:
+        """Shows what the compiler did: serves a page to this machine alone until Ctrl-C and opens
+        it in a browser, or writes it to `path`, one file that needs no other. Times are in it once
+        `profile` was called. Raises what `document` does, InputError for a port or path that cannot
+        be had.
+        """
+        document = self.document()
+        assert self._show is not None
+        self._show(document, path, port, browser)
 
     def export(
         self,

@@ -472,10 +472,17 @@ def _executable(
     def stage(name: str) -> str:
         return "\n\n".join(plan.dumped(narrowed).text(name) for narrowed in graphs)
 
+    def view(exe: Executable) -> dict[str, Any]:
+        from luminal.viz.document import document  # late: few programs are looked at
+
+        dims = exe.report().dims
+        number = next(k for k, variant in enumerate(variants) if variant.can_take(dims))
+        return document(exe, plan.dumped(graphs[number]), title)
+
     if spread is None:
         return Executable(
             frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title, for_device,
-            stage,
+            stage, view=view, show=_show,
         )  # fmt: skip
     declared = spread.declared(graph.leaves)
     kind: Callable[..., Executable] = Executable
@@ -485,8 +492,15 @@ def _executable(
         kind = partial(PaddedExecutable, spread)
     return kind(
         frozen, variants, graph.values, choices.narrow, declared, title, for_device, stage,
-        spread.on_ranks,
+        spread.on_ranks, view, _show,
     )  # fmt: skip
+
+
+def _show(*arguments: Any) -> None:
+    """Shows a document of the viewer (`viz.show.show`)."""
+    from luminal.viz.show import show  # late: few programs are looked at
+
+    show(*arguments)
 
 
 def _sink_names(graph: hlir.Graph) -> str:

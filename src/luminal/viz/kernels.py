@@ -1,0 +1,165 @@
+"""The kernels of a program with their texts, and the launches of a run with what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from luminal.backends.backend import Backend
+from luminal.base.errors import LuminalError
+from luminal.base.origins import described
+from luminal.kernel import tile_text
+from luminal.kernel.tile_ir import Kernel, Role
+from luminal.program.launch_list import (
+    CollectiveLaunch,
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Program,
+    walk,
+)
+from luminal.runtime.report import KernelRow, Report
+from luminal.viz.launches import Computed
+from luminal.viz.sources import Sources
+from luminal.viz.values import Values
+
+LONGEST = 120_000  # characters of a kernel's text that are shown
+
+
+def kernels(
+    computed: Computed, values: Values, sources: Sources, backend: Backend
+) -> list[dict[str, Any]]:
+    """Every distinct kernel, with the launches of a run that are it."""
+    program = computed.compiled.program
+    launches = [*walk(program.launches)]
+    prologue = [*walk(program.prologue)]
+    facts = []
+    for number, kernel in enumerate(program.kernels):
+        mine = [n for n, launch in enumerate(launches) if _is_of(launch, number)]
+        first = next((x for x in (*launches, *prologue) if _is_of(x, number)), None)
+        of = computed.of_kernel(number)
+        facts.append(
+            {
+                "number": number,
+                "label": "" if first is None else _label(first),
+                "origin": "" if first is None else _origin(first),
+                "of": of,
+                "lines": sources.lines(values.recorded(of)),
+                "texts": dict(_texts(kernel, backend)),
+                "rows": mine,
+            }
+        )
+    return facts
+
+
+def launches(
+    computed: Computed, report: Report, backend: Backend, dims: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """A row for each launch site of a run, in order."""
+    program = computed.compiled.program
+    sites = [*_sites(program.launches, -1, iter(range(1 << 62)))]
+    rows = []
+    for (launch, loop), row in zip(sites, report.kernels, strict=True):
+        reads, writes = _touched(program, launch)
+        rows.append(
+            {
+                **_costs(report, row),
+                "loop": loop,
+                "of": computed.of(launch),
+                "reads": reads,
+                "writes": writes,
+                "occupancy": None,
+                "explained": _explained(program, launch, backend, dims),
+            }
+        )
+    return rows
+
+
+def prologue(report: Report) -> list[dict[str, Any]]:
+    """The launches that run after a weight was set."""
+    return [_costs(report, row) for row in report.prologue]
+
+
+def _costs(report: Report, row: KernelRow) -> dict[str, Any]:
+    peaks = report.peaks
+    return {
+        "kernel": row.kernel,
+        "label": row.label,
+        "origin": row.origin,
+        "trips": row.trips,
+        "chunks": row.chunks,
+        "flops": row.flops,
+        "bytes": row.bytes,
+        "seconds": row.seconds,
+        "share": report.share(row),
+        "bound": None if peaks is None or row.is_collective else row.limit(peaks)[0],
+        "least_seconds": None if peaks is None or row.is_collective else row.limit(peaks)[1],
+        "roofline": row.roofline(peaks),
+        "impossible": row.is_impossible(peaks),
+    }
+
+
+def _sites(
+    launches: tuple[Launch, ...], loop: int, numbers: Iterator[int]
+) -> Iterator[tuple[KernelLaunch | CollectiveLaunch, int]]:
+    """The launch sites, each with the number of the Loop around it."""
+    for launch in launches:
+        if isinstance(launch, LoopLaunch):
+            yield from _sites(launch.body, next(numbers), numbers)
+        else:
+            yield launch, loop
+
+
+def _touched(
+    program: Program, launch: KernelLaunch | CollectiveLaunch
+) -> tuple[list[int], list[int]]:
+    """The buffers that a launch reads, and those that it writes."""
+    reads: dict[int, None] = {}
+    writes: dict[int, None] = {}
+    for buffer, role in program.accesses(launch):
+        if role is not Role.OUT:
+            reads[buffer] = None
+        if role is not Role.IN:
+            writes[buffer] = None
+    return [*reads], [*writes]
+
+
+def _explained(
+    program: Program, launch: KernelLaunch | CollectiveLaunch, backend: Backend,
+    dims: Mapping[str, int],
+) -> list[str]:  # fmt: skip
+    """What the backend's model of the chip says of a launch, in lines."""
+    if isinstance(launch, CollectiveLaunch):
+        return []
+    kernel = program.kernels[launch.kernel]
+    values = (int(value.evaluate(dims)) for value in launch.params)
+    params = dict(zip((p.name for p in kernel.params), values, strict=True))
+    return [*backend.explained(kernel, params, float(launch.bytes.evaluate(dims)))]
+
+
+def _texts(kernel: Kernel, backend: Backend) -> Iterator[tuple[str, str]]:
+    """The forms of a kernel in processing order; what cannot be made says why."""
+    yield "tile", _short(tile_text.to_text(kernel))
+    for name, write in backend.renderers.items():
+        try:
+            yield name, _short(write(kernel))
+        except LuminalError as error:  # as where a compiler's disassembler is missing
+            yield name, f"(not available: {error})"
+
+
+def _short(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}\n... {len(text) - LONGEST:,} more characters"
+
+
+def _is_of(launch: KernelLaunch | CollectiveLaunch, number: int) -> bool:
+    return isinstance(launch, KernelLaunch) and launch.kernel == number
+
+
+def _label(launch: KernelLaunch | CollectiveLaunch) -> str:
+    return launch.label
+
+
+def _origin(launch: KernelLaunch | CollectiveLaunch) -> str:
+    return described(launch.origins) if isinstance(launch, KernelLaunch) else ""
