@@ -62,11 +62,11 @@ bench: $(VENV)/.installed-test
 bench-check: $(VENV)/.installed-test
 	@$(BIN)/python -m bench.check $(ARGS)
 
-# What an earlier build left in build/ would be packed too.
+# What an earlier build left in build/lib would be packed too; build/bench holds records.
 wheel: | $(BIN)/python
-	@rm -rf build
+	@rm -rf build/lib build/bdist.*
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
-	@rm -rf build
+	@rm -rf build/lib build/bdist.*
 	@ls dist/*.whl
 
 clean:

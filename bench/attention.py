@@ -15,6 +15,7 @@ import torch.nn.functional as f
 
 import luminal as lm
 from bench.block import EFFORT
+from bench.limits import Counted
 from bench.pair import TOLERANCE, compare, in_pairs
 from bench.row import Row, Rows
 from bench.targets import against_mkl
@@ -34,12 +35,14 @@ SAMPLES = 256  # rows of the result that are computed again in float64
 def rows() -> Rows:
     """For each length: against PyTorch's fused kernel, causal against not, memory, error."""
     for length in QUICK if EFFORT.quick else LENGTHS:
-        yield from _rows(length)
+        if EFFORT.asks_for(f"attention {length}"):
+            yield from _rows(length)
     yield from rows_of(_others())
     if not EFFORT.quick:
         for dtype in (np.dtype(np.float32), BFLOAT16):
             for causal in (False, True):
-                yield from _backward(causal, dtype)
+                if EFFORT.asks_for(_backward_name(causal, dtype)):
+                    yield from _backward(causal, dtype)
 
 
 def _rows(length: int) -> Rows:
@@ -62,7 +65,7 @@ def _rows(length: int) -> Rows:
 
         calls[causal] = ours
         flops = 4 * HEADS * WIDTH * length * (length + 1 if causal else 2 * length) // 2
-        yield compare(name, ours, theirs, against_mkl(1.8), flops=flops)
+        yield compare(name, ours, theirs, against_mkl(1.8), Counted(flops))
         memory = exe.memory_report()
         used, most = memory.arena_bytes + memory.scratch_bytes, 64 * length * HEADS + (8 << 20)
         yield Row(f"{name}: arena, scratch", used / 2**20, most / 2**20, "MiB", (0, used / 2**20))
@@ -153,7 +156,7 @@ def _backward(causal: bool, dtype: np.dtype[Any]) -> Rows:
         found = executable(given)
         return np.stack([found[name] for name in "qkv"])
 
-    name = f"{'bf16 ' * narrow}attention forward and backward 2048{' causal' * causal}"
+    name = _backward_name(causal, dtype)
     tolerance, most = (BF16_ROUNDED, BF16_ROUNDED) if narrow else (TOLERANCE, 1e-5)
     theirs = partial(pulled, leaves, seed)
     target = 1.3 if narrow else against_mkl(1.3)
@@ -165,6 +168,11 @@ def _backward(causal: bool, dtype: np.dtype[Any]) -> Rows:
         wanted = pulled(doubles, seed.double()).numpy()
     off = float(np.linalg.norm(ours().astype(np.float64) - wanted) / np.linalg.norm(wanted))
     yield Row(f"{name}: error", off, most, "of the norm", (off, off))
+
+
+def _backward_name(causal: bool, dtype: np.dtype[Any]) -> str:
+    narrow = dtype is BFLOAT16
+    return f"{'bf16 ' * narrow}attention forward and backward 2048{' causal' * causal}"
 
 
 def gradients(shape: tuple[int, ...], causal: bool, dtype: Any = np.float32) -> lm.Graph:

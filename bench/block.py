@@ -19,13 +19,18 @@ Call = Callable[[], Any]
 @dataclass(slots=True)
 class Effort:
     """How long is measured: blocks, the seconds of one and of the pause before it. `quick`: only
-    the rows that stand for the others.
+    the rows that stand for the others. `named`: only rows whose names begin so.
     """
 
     blocks: int = 5
     seconds: float = 0.3
     pause: float = 0.2
     quick: bool = False
+    named: str = ""
+
+    def asks_for(self, name: str) -> bool:
+        """Whether the row is wanted, or a row that its name begins."""
+        return name.startswith(self.named) or self.named.startswith(name)
 
     def hurry(self) -> None:
         """For a table within minutes."""
@@ -49,10 +54,18 @@ def in_block(call: Call, seconds: float | None = None, pause: float | None = Non
     return statistics.median(taken)
 
 
-def in_turns(calls: Mapping[str, Call]) -> dict[str, list[float]]:
-    """Seconds of a call in each block, by the name of the side; the sides take turns."""
+def in_turns(
+    calls: Mapping[str, Call], between: Callable[[], None] | None = None
+) -> dict[str, list[float]]:
+    """Seconds of a call in each block, by the name of the side; the sides take turns, and each turn
+    begins with another one. `between` runs after each turn.
+    """
     taken: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(EFFORT.blocks):
-        for name, call in calls.items():
-            taken[name].append(in_block(call))
+    names = list(calls)
+    for turn in range(EFFORT.blocks):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            taken[name].append(in_block(calls[name]))
+        if between is not None:
+            between()
     return taken

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from bench.limits import Counted
 from bench.row import Rows
 from bench.work import Work, normal, rows_of
 
@@ -34,7 +35,7 @@ def _works() -> Iterator[Work]:
         jax=lambda jax, x, gate, up, down: (jax.nn.silu(x @ gate) * (x @ up)) @ down,
         compiled=True,
         weights=frozenset(("gate", "up", "down")),
-        flops=6.0 * TOKENS * WIDTH * INNER,
+        counted=Counted(6.0 * TOKENS * WIDTH * INNER),
         quick=True,
     )
     mlp = {"x": normal(512, 768), "up": normal(768, 3072) / 28, "down": normal(3072, 768) / 55}
@@ -47,7 +48,7 @@ def _works() -> Iterator[Work]:
         jax=lambda jax, x, up, down: jax.nn.gelu(x @ up, approximate=False) @ down,
         compiled=True,
         weights=frozenset(("up", "down")),
-        flops=4.0 * 512 * 768 * 3072,
+        counted=Counted(4.0 * 512 * 768 * 3072),
     )
     small: dict[str, Any] = {"a": normal(64, 128, 128), "b": normal(64, 128, 64)}
     yield Work(
@@ -56,5 +57,5 @@ def _works() -> Iterator[Work]:
         small,
         lambda a, b: a @ b,
         jax=lambda jax, a, b: a @ b,
-        flops=2.0 * 64 * 128 * 128 * 64,
+        counted=Counted(2.0 * 64 * 128 * 128 * 64),
     )

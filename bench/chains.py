@@ -13,6 +13,7 @@ from torch import Tensor
 
 import luminal as lm
 from bench.block import EFFORT
+from bench.limits import Counted
 from bench.pair import array, compare
 from bench.row import Row, Rows
 
@@ -95,7 +96,7 @@ def _rows(name: str, fn: Fn, inputs: dict[str, Array]) -> Rows:
         return exe(inputs)["y"]
 
     flops = 2 * (len(inputs) - 1) * HEADS * LENGTH * LENGTH * WIDTH
-    yield compare(name, ours, {"torch.compile": theirs}, 1.5, flops=flops)
+    yield compare(name, ours, {"torch.compile": theirs}, 1.5, counted=Counted(flops))
     memory = exe.memory_report()
     used = (memory.arena_bytes + memory.scratch_bytes) / 2**20
     yield Row(f"{name}: arena, scratch", used, 1.0, "MiB", (used, used))

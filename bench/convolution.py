@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from bench.block import EFFORT, Call
+from bench.limits import Counted
 from bench.row import Row, Rows
 from bench.targets import against_mkl
 from bench.work import Work, normal, row_of
@@ -65,7 +66,7 @@ def _convolution(
         lambda x, w: F.conv2d(x, w, stride=stride, padding=padding, groups=groups),
         torch=conv2d,
         weights=frozenset("w"),
-        flops=2.0 * positions * outputs * (inputs // groups) * kernel**2,
+        counted=Counted(2.0 * positions * outputs * (inputs // groups) * kernel**2),
         prepared={"channels last": partial(_channels_last, conv2d)},
     )
 

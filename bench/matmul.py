@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from bench.block import EFFORT, in_block
-from bench.row import Row, Rows
+from bench.block import EFFORT
+from bench.limits import Counted, beyond_cache, has_own_arithmetic
+from bench.row import OURS, Row, Rows
 from bench.targets import against_mkl
-from bench.work import BFLOAT16, Work, compiled, normal, rows_of
-from luminal.backends.cpu.peaks import measure
-from luminal.backends.cpu.target import current
-from luminal.backends.cpu.team import team_size_default
+from bench.work import BFLOAT16, Work, normal, rows_of
 
 SHAPES = ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096),
           (1000, 777, 1333))  # fmt: skip
-NEAR_PEAK = (1024, 2048, 4096)
+MATMUL = "matmul "
+NEAR_PEAK = tuple(f"{MATMUL}{n}x{n}x{n}" for n in (1024, 2048, 4096))
 ROWS = {1: 1.15, 8: 1.8, 32: 1.5, 128: 1.2}  # by a weight of WIDE x WIDE
 WIDE = 4096
 BF16 = {512: 0.95, 1024: 1.0, 2048: 1.0}
@@ -27,17 +25,18 @@ ROUNDED = 0.02  # results of bfloat16 differ by their last bit
 
 
 def rows() -> Rows:
-    """Against the best of PyTorch, NumPy and JAX; then the share of the machine's peak."""
-    yield from rows_of(_square())
-    if not EFFORT.quick:
-        yield from (_share(extent) for extent in NEAR_PEAK)
+    """Against the best of PyTorch, NumPy and JAX; of large ones the share of the machine's peak."""
+    for row in rows_of(_square()):
+        yield row
+        if isinstance(row, Row) and row.name in NEAR_PEAK and not EFFORT.quick:
+            yield _share(row)
     yield from rows_of([*_by_weight(), *_bfloat16()])
 
 
 def _square() -> Iterator[Work]:
     for m, k, n in SHAPES:
         given = {"a": normal(m, k), "b": normal(k, n)}
-        name = f"matmul {m}x{k}x{n}"
+        name = f"{MATMUL}{m}x{k}x{n}"
         yield _product(name, given, against_mkl(1.05), quick=m == 1024)
 
 
@@ -65,22 +64,22 @@ def _bfloat16() -> Iterator[Work]:
 
 def _product(name: str, given: dict[str, Any], target: float, **options: Any) -> Work:
     (m, k), (_, n) = (array.shape for array in given.values())
-    is_f32 = all(array.dtype == np.float32 for array in given.values())
+    (dtype,) = {array.dtype for array in given.values()}
+    counted = Counted(
+        2.0 * m * k * n,
+        beyond_cache(sum(array.nbytes for array in given.values())),
+        narrow=has_own_arithmetic(dtype),
+    )
     return Work(
-        name, target, given, lambda a, b: a @ b, numpy=np.matmul if is_f32 else None,
-        jax=lambda jax, a, b: jax.numpy.matmul(a, b), flops=2.0 * m * k * n, **options,
+        name, target, given, lambda a, b: a @ b, numpy=np.matmul if dtype == np.float32 else None,
+        jax=lambda jax, a, b: jax.numpy.matmul(a, b), counted=counted, **options,
     )  # fmt: skip
 
 
-def _share(extent: int) -> Row:
-    """Of the arithmetic that the machine's threads reach, measured right behind each block: clocks
-    drift by more than is missing.
-    """
-    given = {"a": normal(extent, extent), "b": normal(extent, extent)}
-    work = _product("", given, 1.0)
-    call, target, reached = compiled(work), current(), []
-    for _ in range(EFFORT.blocks):
-        speed = work.flops / in_block(call)
-        reached.append(speed / measure(target, team_size_default()).flops)
-    name = f"matmul {extent}: of the measured peak"
-    return Row(name, statistics.median(reached), 0.9, "x", (min(reached), max(reached)))
+def _share(row: Row) -> Row:
+    """Our part of the arithmetic that the machine's threads reach, measured between the blocks."""
+    (own,) = (rate for rate in row.rates if rate.side == OURS)
+    assert own.share is not None
+    (m, _, _) = row.name.removeprefix(MATMUL).split("x")
+    name = f"{MATMUL}{m}: of the measured peak"
+    return Row(name, own.share, 0.9, "x", (own.share, own.share), str(own))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,11 +10,13 @@ import torch
 
 import luminal as lm
 from bench.block import Call, in_turns
-from bench.row import Row
+from bench.limits import Counted, greatest, measured_now, median_of, rates
+from bench.row import KEPT, OURS, Row
+from luminal.runtime.roofline import Peaks
 
 REPEATS = 7  # of what is timed on its own
 TOLERANCE = 1e-3  # of results that only have to be of the same computation
-OURS = "ours"
+NOTHING = Counted()
 
 
 def compare(
@@ -23,27 +24,33 @@ def compare(
     ours: Call,
     peers: Call | Mapping[str, Call],
     target: float,
-    flops: float = 0,
+    counted: Counted = NOTHING,
     tolerance: float = TOLERANCE,
 ) -> Row:
     """The best peer's median time over ours. `peers` by name; one alone is PyTorch.
 
-    Each side hands out its result as a user would get it, and drops it before the next call.
+    Each side hands out its result as a user would get it, and drops it before the next call. What
+    is `counted` of a call is told as a rate, beside a limit that is measured after each turn.
     """
+    if name in KEPT:
+        return KEPT[name]
     others = peers if isinstance(peers, Mapping) else {"PyTorch": peers}
     found = ours()
     for peer, call in others.items():
         _check(f"{name}: {peer}", found, call(), tolerance)
     del found
-    taken = in_turns({OURS: ours, **others})
-    medians = {side: statistics.median(each) for side, each in taken.items()}
+    peaks: list[Peaks] = []
+    taken = in_turns(
+        {OURS: ours, **others}, (lambda: peaks.append(measured_now())) if counted else None
+    )
+    medians = median_of(taken)
     best = min(others, key=medians.__getitem__)
     ratios = [theirs / own for own, theirs in zip(taken[OURS], taken[best], strict=True)]
-    detail = f"{_ms(medians[OURS])} ms"
-    if flops:
-        detail += f", {flops / medians[OURS] / 1e9:.0f} GFLOP/s"
-    detail += f"; {', '.join(f'{peer} {_ms(medians[peer])}' for peer in others)}"
-    return Row(name, medians[best] / medians[OURS], target, "x", (min(ratios), max(ratios)), detail)
+    reached = rates(counted, medians, greatest(peaks)) if counted else ()
+    own = ", ".join([f"{_ms(medians[OURS])} ms", *(str(rate) for rate in reached[:1])])
+    detail = f"{own}; {', '.join(f'{peer} {_ms(medians[peer])}' for peer in others)}"
+    spread = min(ratios), max(ratios)
+    return Row(name, medians[best] / medians[OURS], target, "x", spread, detail, taken, reached)
 
 
 def caller(graph: lm.Graph, **inputs: np.ndarray) -> Callable[[], np.ndarray]:

@@ -1,21 +1,21 @@
-"""`python -m bench`: the table of measurements, and the same as JSON."""
+"""`python -m bench`: the table of measurements, and a record of it as JSON (`record.py`)."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
-import platform
-from importlib.metadata import version
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from bench.block import EFFORT
-from bench.pictures import page, plot
-from bench.row import HEAD, Row, Skipped
+from bench.load import Load, watched
+from bench.record import Record
+from bench.row import HEAD, KEPT, Row, Rows, Skipped
 from luminal.base import config
+from luminal.base.errors import LuminalError
 from luminal.runtime.report_text import table_lines
 
 SUBJECTS = (
@@ -25,44 +25,68 @@ SUBJECTS = (
     "windows",
 )  # fmt: skip
 QUICK = ("small", "pointwise", "reductions", "matmul", "attention", "blocks", "convolution")
-RESULTS = Path(__file__).parent / "results.json"
+LOADED = "LOADED"
 
 
 def main(arguments: list[str]) -> int:
     """Measures, prints and writes; a missed target is a row, not an error."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=SUBJECTS, default=None)
+    parser.add_argument("--rows", metavar="TEXT", default="", help="only those named so, or longer")
     parser.add_argument("--threads", type=int, default=2, help="for both sides")
     parser.add_argument("--quick", action="store_true", help="a few rows each, in minutes")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where to write the rows")
-    parser.add_argument("--plot", type=Path, help="a PNG of the ratios (needs matplotlib)")
-    parser.add_argument("--page", type=Path, help="the table as a page of HTML")
+    file = parser.add_mutually_exclusive_group()
+    file.add_argument("--json", type=Path, help="the record; build/bench/<time>.json by default")
+    file.add_argument("--resume", type=Path, metavar="RECORD", help="go on with a record")
+    parser.add_argument("--page", type=Path, help="the record as a page of HTML (`bench.page`)")
     options = parser.parse_args(arguments)
+    EFFORT.named = options.rows
     if options.quick:
         EFFORT.hurry()
     torch.set_num_threads(options.threads)
-    found: list[Row | Skipped] = []
+    subjects = options.only or (QUICK if options.quick else SUBJECTS)
     with config.override(LUMINAL_THREADS=options.threads), torch.inference_mode():
-        for subject in options.only or (QUICK if options.quick else SUBJECTS):
-            for row in importlib.import_module(f"bench.{subject}").rows():
-                found.append(row)
-                print("  ".join(filter(None, row.cells())), flush=True)
-    print("\n" + "\n".join(table_lines([HEAD, *(row.cells() for row in found)])))
-    report = _report(found, options.threads)
-    options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
-    if options.plot:
-        plot(found, options.plot)
+        try:
+            if options.resume:
+                record = Record.resumed(options.resume, options.threads)
+            else:
+                record = Record.begun(options.json, subjects, options.threads)
+        except LuminalError as error:
+            print(error, file=sys.stderr)
+            return 2
+        print(f"writing {record.path}; go on with it by --resume, should this end", flush=True)
+        found = [row for subject in record.left for row in measured(record, subject)]
+    print("\n" + "\n".join(table_lines([HEAD, *found])))
     if options.page:
-        page(found, report, options.page)
+        from bench.page import write
+
+        write([record.path], options.page)
     return 0
 
 
-def _report(rows: list[Row | Skipped], threads: int) -> dict[str, Any]:
-    packages = ("luminal", "llvmlite", "numpy", "torch", "transformers")
-    return {
-        "machine": platform.processor() or platform.machine(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
-        "threads": threads,
-        "rows": [row.record() for row in rows],
-    }
+def measured(record: Record, subject: str) -> Iterator[tuple[str, ...]]:
+    """Measures what the record lacks of a subject; the cells of its rows."""
+    KEPT.clear()
+    KEPT.update(record.kept(subject))
+    rows: Rows = importlib.import_module(f"bench.{subject}").rows()
+    while True:
+        with watched() as load:
+            row = next(rows, None)
+        if row is None:
+            break
+        if not row.name.startswith(EFFORT.named):
+            continue
+        if row is not KEPT.get(row.name):
+            record.add(subject, row, load)
+        cells = marked(row, load)
+        print("  ".join(filter(None, cells)), flush=True)
+        yield cells
+    record.finish(subject)
+
+
+def marked(row: Row | Skipped, load: Load) -> tuple[str, ...]:
+    """The row in columns; one of a loaded machine says so."""
+    cells = row.cells()
+    if not load.is_loaded or isinstance(row, Skipped):
+        return cells
+    return (*cells[:-1], f"{LOADED} ({load.others + load.stolen:.1f} cores taken); {cells[-1]}")

@@ -14,8 +14,9 @@ import torch
 
 import luminal as lm
 from bench.block import EFFORT, Call
-from bench.pair import TOLERANCE, compare
-from bench.row import Row, Rows
+from bench.limits import Counted
+from bench.pair import NOTHING, TOLERANCE, compare
+from bench.row import KEPT, Row, Rows
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
@@ -29,7 +30,7 @@ class Work:
     `torch` is the same of PyTorch's, None where the spelling is; `compiled` lets torch.compile try
     too. `numpy` and `jax` are functions of their arrays, of jax behind its module. `prepared` are
     further peers, which make a call of PyTorch's tensors. `weights` are inputs that a model would
-    own. `quick`: this row stands for others where time is short.
+    own. `counted` is what one call does. `quick`: this row stands for others where time is short.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Work:
     compiled: bool = False
     prepared: Mapping[str, Function] = field(default_factory=dict)
     weights: frozenset[str] = field(default=frozenset())
-    flops: float = 0
+    counted: Counted = NOTHING
     tolerance: float = TOLERANCE
     quick: bool = False
 
@@ -50,18 +51,20 @@ class Work:
 def rows_of(works: Iterable[Work]) -> Rows:
     """A row each; where time is short, the quick ones."""
     for work in works:
-        if work.quick or not EFFORT.quick:
+        if EFFORT.asks_for(work.name) and (work.quick or not EFFORT.quick):
             yield row_of(work)
 
 
 def row_of(work: Work) -> Row:
     """The best peer's time over ours."""
+    if work.name in KEPT:
+        return KEPT[work.name]
     peers = _torch(work)
     if work.numpy is not None:
         peers["NumPy"] = partial(work.numpy, *work.inputs.values())
     if work.jax is not None and find_spec("jax") and not EFFORT.quick:
         peers["JAX"] = _jax(work.jax, work.inputs.values())
-    return compare(work.name, compiled(work), peers, work.target, work.flops, work.tolerance)
+    return compare(work.name, compiled(work), peers, work.target, work.counted, work.tolerance)
 
 
 def compiled(work: Work) -> Call:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,10 +15,9 @@ import pytest
 import luminal as lm
 from bench import check
 from bench.attention import LENGTHS
-from bench.block import EFFORT
+from bench.block import EFFORT, in_turns
 from bench.check import judged
 from bench.pair import caller, compare
-from bench.pictures import page, plot
 from bench.row import Row, Skipped, duration
 from bench.table import SUBJECTS
 from bench.work import BFLOAT16, Work, normal, rows_of
@@ -40,6 +39,13 @@ def test_rows_become_json() -> None:
     assert row["passed"] is False
     assert row["measured"] == 0.8
     assert Skipped("a", "no data").record() == {"name": "a", "reason": "no data"}
+
+
+@pytest.mark.usefixtures("hasty")
+def test_each_turn_begins_with_another_side() -> None:
+    order: list[str] = []
+    in_turns({name: partial(order.append, name) for name in "abc"})
+    assert "".join(order[::4]) == "abcbcacab"  # a call that warms up, three that are timed
 
 
 @pytest.fixture
@@ -90,20 +96,6 @@ def test_works_have_weights_and_other_spellings() -> None:
     wrong = replace(work, torch=lambda x, w: 2 * (x @ w))
     with pytest.raises(AssertionError, match="a product: PyTorch differs"):
         list(rows_of([wrong]))
-
-
-def test_a_page_marks_what_is_missed(tmp_path: Path) -> None:
-    found = [Row("a<b", 0.8, 0.9, "x", (0.7, 0.9)), Skipped("c", "no data"),
-             Row("d", 1.1, 0.9, "x", (1, 2))]  # fmt: skip
-    page(found, {"threads": 2, "rows": []}, tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text("utf-8")
-    assert '<tr class="FAIL"><td>a&lt;b</td>' in text
-    assert '<tr class="pass"><td>d</td>' in text
-    assert "no data" in text
-    assert "threads: 2" in text
-    pytest.importorskip("matplotlib")
-    plot(found, tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_check_takes_the_median_of_blocks_and_fails_below_its_threshold() -> None:
