@@ -22,11 +22,14 @@ from luminal.base.records import dataclass
 
 @dataclass(slots=True)
 class Span:
-    """One timed step: `depth` counts the spans around it; `seconds` is set when it ends."""
+    """One timed step: `depth` counts the spans around it; `seconds` is set when it ends. It began
+    at `start`, in seconds of `time.perf_counter`.
+    """
 
     name: str
     depth: int
     seconds: float = 0.0
+    start: float = 0.0
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ def span(name: str) -> Iterator[None]:
     entry = Span(name, recording.depth)
     recording.spans.append(entry)
     recording.depth += 1
-    start = time.perf_counter()
+    start = entry.start = time.perf_counter()
     try:
         yield
     finally:

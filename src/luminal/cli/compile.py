@@ -70,12 +70,8 @@ def command(
     from luminal.compiler import dump as dumps
     from luminal.session import graph as session
 
-    graph = _call(target)
-    if not isinstance(graph, session.Graph):
-        raise InputError(
-            f"compile: {target} returned a {type(graph).__name__}; it must return a luminal.Graph"
-        )
-    intervals = dict(map(_interval, dims or []))
+    graph = graph_of("compile", target)
+    intervals = dict(interval("compile", text) for text in dims or [])
     # Said before anything is compiled: a search may take minutes, and its report would be lost.
     if report is not None and report.suffix not in (".html", ".json"):
         raise InputError(f"compile: --report {report}: takes a name that ends in .html or .json")
@@ -109,13 +105,8 @@ def _report(
     """Prints the report, profiled on random arrays if asked for, and writes it to `path`."""
     report = executable.report()
     if timed:
-        from luminal.search import operands
-
-        # Each open dim is profiled at its upper end, where a kernel that scales badly shows most.
-        wanted = {name: hi for name, (_, hi) in intervals.items()}
-        arrays = operands.draw(executable.graph, wanted, graph.values, seed=0)
-        leaves: dict[Any, Any] = {**arrays.inputs, **arrays.parameters}
-        report = executable.profile(leaves, dims=arrays.dims)
+        leaves, dims = random_leaves(executable, intervals, graph.values)
+        report = executable.profile(leaves, dims=dims)
     typer.echo(str(report))
     if path is None:
         return
@@ -126,22 +117,47 @@ def _report(
             report.html(path)
 
 
-def _interval(text: str) -> tuple[str, tuple[int, int]]:
+def random_leaves(
+    executable: Executable, intervals: Mapping[str, tuple[int, int]], values: Mapping[str, Any]
+) -> tuple[dict[Any, Any], dict[str, int]]:
+    """Arrays for what has no value yet, and the dims that they are for: the upper ends of what the
+    user narrowed, where a kernel that scales badly shows most.
+    """
+    from luminal.search import operands
+
+    wanted = {name: hi for name, (_, hi) in intervals.items()}
+    arrays = operands.draw(executable.graph, wanted, values, seed=0)
+    return {**arrays.inputs, **arrays.parameters}, arrays.dims
+
+
+def interval(command: str, text: str) -> tuple[str, tuple[int, int]]:
     """The name and interval of a text such as `s=1..64`, or `s=64` for one value."""
     matched = re.fullmatch(r"(.+)=(\d+)(?:\.\.(\d+))?", text)
     if matched is None:
-        raise InputError(f"compile: --dims {text!r} must have the form NAME=LO..HI or NAME=VALUE")
+        raise InputError(f"{command}: --dims {text!r} must have the form NAME=LO..HI or NAME=VALUE")
     return matched[1], (int(matched[2]), int(matched[3] or matched[2]))
 
 
-def _call(target: str) -> Any:
+def graph_of(command: str, target: str) -> session.Graph:
+    """The Graph that a function of a file returns. Raises InputError."""
+    from luminal.session import graph as session
+
+    graph = _call(command, target)
+    if not isinstance(graph, session.Graph):
+        raise InputError(
+            f"{command}: {target} returned a {type(graph).__name__}; it must return a luminal.Graph"
+        )
+    return graph
+
+
+def _call(command: str, target: str) -> Any:
     """Import the file as `python FILE.py` would, and call the function without arguments."""
     file, _, name = target.rpartition(":")
     path = Path(file)
     if path.suffix != ".py" or not name.isidentifier():
-        raise InputError(f"compile: {target!r} must have the form FILE.py:FUNCTION")
+        raise InputError(f"{command}: {target!r} must have the form FILE.py:FUNCTION")
     if not path.is_file():
-        raise InputError(f"compile: {path}: no such file")
+        raise InputError(f"{command}: {path}: no such file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None  # a .py file always has a loader
     assert spec.loader is not None
@@ -151,11 +167,11 @@ def _call(target: str) -> Any:
     spec.loader.exec_module(module)
     function = getattr(module, name, None)
     if not callable(function):
-        raise InputError(f"compile: {path} has no function {name!r}")
+        raise InputError(f"{command}: {path} has no function {name!r}")
     try:
         # Tried before the call and apart from it: a TypeError that the user's own code raises is a
         # bug of that code and keeps its traceback.
         inspect.signature(function).bind()
     except TypeError as error:
-        raise InputError(f"compile: {target}: {error}; it is called without arguments") from None
+        raise InputError(f"{command}: {target}: {error}; it is called without arguments") from None
     return function()

@@ -37,6 +37,7 @@ from luminal.cli import (
     simulate,
     train,
     transcribe,
+    viz,
 )
 from luminal.cli.ending import ended_in_order
 from luminal.cli.options import with_threads
@@ -93,6 +94,7 @@ app.command("links")(links.command)
 app.command("simulate")(simulate.command)
 app.command("launch", context_settings=launch.SETTINGS)(launch.command)
 app.command("compile")(with_threads(compile.command))
+app.command("viz")(with_threads(viz.command))
 app.command("run")(with_threads(run.command))
 app.command("bench")(bench.command)
 app.command("info")(info.command)

@@ -27,6 +27,7 @@ from luminal.onnx.values import (
     dtype_of_number,
     flattened,
 )
+from luminal.runtime.executable import Executable
 from luminal.runtime.report import Report
 from luminal.session.device_choice import chosen_device
 from luminal.session.graph import Graph
@@ -111,6 +112,11 @@ class Model:
         with self._lock:
             self._run(inputs, reports)
         return reports
+
+    def executables(self) -> list[Executable]:
+        """The programs that were compiled so far, those of the last kind of inputs last."""
+        with self._lock:
+            return [exe for form in self._forms.values() for exe in form.executables()]
 
     def declared(self, name: str) -> tuple[np.dtype[Any], list[int | str] | None]:
         """The dtype of an input, and its shape: names of dims that are open; None without a rank.

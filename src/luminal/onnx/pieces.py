@@ -148,6 +148,11 @@ class Form:
         results = tuple(output.result for output in piece.outputs)
         return Program(piece, piece.inputs, results)
 
+    def executables(self) -> list[Executable]:
+        """The programs of its pieces so far, each once."""
+        pieces = self._pieces.values()
+        return [*dict.fromkeys(p.executable for p in pieces if p.executable is not None)]
+
     def run(self, inputs: Mapping[str, Array], reports: list[Report] | None = None) -> list[Any]:
         """The model's outputs. With `reports`, every piece is profiled, and its report added."""
         run = _Run(dict(inputs), reports)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from luminal.base.records import dataclass
+from luminal.base.tracing import Span
 from luminal.runtime import report_text
 from luminal.runtime.roofline import MISSED, Bound, Peaks
 
@@ -189,10 +190,13 @@ class SearchSummary:
 
 @dataclass(frozen=True, slots=True)
 class CompileSummary:
-    """What the compile of one program did: seconds by step (they add up), and its search."""
+    """What the compile of one program did: seconds by step (they add up), its search, and the
+    steps with their beginnings.
+    """
 
     seconds: Mapping[str, float] = field(default_factory=dict)
     search: SearchSummary | None = None
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +382,10 @@ class MemoryReport:
     def total_bytes(self) -> int:
         """The sum of the parts."""
         return sum(_fields(self).values())
+
+    def facts(self) -> dict[str, int]:
+        """The parts by name."""
+        return _fields(self)
 
     def __str__(self) -> str:
         rows = [(name.removesuffix("_bytes"), f"{n:,}") for name, n in _fields(self).items()]

@@ -460,7 +460,7 @@ def _executable(
         with tracing.record() as spans:
             runner, searched = plan.runner(narrowed, len(all_intervals))
         tracing.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{tracing.summary(spans)}")
-        summary = CompileSummary(tracing.self_seconds(spans), searched)
+        summary = CompileSummary(tracing.self_seconds(spans), searched, tuple(spans))
         variants.append(Variant(intervals, runner, summary))
     title = f"{graph.name}, {plan.backend.name}, {plan.mode}"
 

@@ -16,9 +16,11 @@ from luminal.compiler.dump import Dump
 from luminal.runtime.report import MemoryReport, Report
 from luminal.viz import kernels
 from luminal.viz.launches import Computed
+from luminal.viz.memory import memory
 from luminal.viz.sources import Sources
 from luminal.viz.stages import stages
 from luminal.viz.terms import TermValues
+from luminal.viz.timeline import timeline
 from luminal.viz.unrolled import values_of
 from luminal.viz.values import ByOrigin, Values
 
@@ -61,8 +63,8 @@ def document(exe: Compiled, dump: Dump, title: str) -> dict[str, Any]:
         "kernels": kernels.kernels(computed, values, sources, backend),
         "launches": kernels.launches(computed, report, backend, report.dims),
         "prologue": kernels.prologue(report),
-        "timeline": {"run": [], "compile": [], "search": []},
-        "memory": None,
+        "timeline": timeline(compiled.program, report),
+        "memory": memory(computed, values, sources, report.dims, exe.memory_report()),
         "peaks": None if report.peaks is None else report.peaks._asdict(),
         "run_seconds": report.run_seconds,
         "doubts": report.doubts,

@@ -35,6 +35,14 @@ class Computed:
         steps = self.steps(launch)
         return _joined(self._of_step(step) for step in steps)
 
+    def stored(self, launch: KernelLaunch) -> Ids:
+        """The values that a launch stores, of all that it computes."""
+        fused = [step.fused for step in self.steps(launch) if not isinstance(step, CustomStep)]
+        if not fused:
+            return self.of(launch)
+        stores = (store.term for kernel in fused for store in kernel.stores)
+        return _joined(map(self._values, stores))
+
     def steps(self, launch: KernelLaunch) -> list[KernelStep | CustomStep]:
         """The steps that a launch carries out: one, or those that were joined."""
         steps = self.compiled.origins[launch.kernel].steps

@@ -72,8 +72,6 @@ class _Unrolling:
             if view.map[0].is_const and view.map[0].value < len(results):
                 inner = View(view.shape, view.map[1:], view.domain)
                 return [self.builder.view(results[view.map[0].value], inner)]
-        if not node.args:
-            return [node.value]
         return copied(self.builder, node, args)
 
     def _loop(self, loop: Node, args: Sequence[Value]) -> Sequence[Value]:
