@@ -25,6 +25,7 @@ MODULES = {
     "luminal.nn.functional": "What layers compute, as functions.",
     "luminal.nn.init": "How Parameters begin.",
     "luminal.optim": "Optimizers and schedulers.",
+    "luminal.autograd": "Gradients as torch.autograd.grad gives them.",
     "luminal.linalg": "Linear algebra.",
     "luminal.fft": "Fourier transforms.",
     "luminal.special": "Special functions.",

@@ -2,5 +2,9 @@
 
 `rules.py` has the derivative of every primitive, `views.py` that of index maps, `loop.py` that of
 Loops; `reverse.py` walks back from the loss; `transforms.py` and
-`jacobians.py` have what users call.
+`jacobians.py` have what users call, and `of_outputs.py` what PyTorch has as torch.autograd.grad.
 """
+
+from luminal.autograd.of_outputs import grad
+
+__all__ = ["grad"]

@@ -195,8 +195,9 @@ def check_view(loss: Tensor, x: Tensor, what: str) -> None:
         raise GraphError(
             f"{what}: {describe(x)} is a view of {describe(loss.graph.wrap(base))}, which the loss "
             "reads in other ways too; views of views are recorded as one, so what reads this view "
-            "cannot be told from that. Write what reads it as a function f and take "
-            "lm.grad(f)(view), or take the gradient of what it is a view of"
+            "cannot be told from that. Call view.requires_grad_() before anything reads it, write "
+            "what reads it as a function f and take lm.grad(f)(view), or take the gradient of what "
+            "it is a view of"
         )
 
 

@@ -12,7 +12,7 @@ from luminal.base.errors import GraphError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.pointwise.binary import graph_of
-from luminal.frontend.pointwise.derivatives import Derivative, enable_grad
+from luminal.frontend.pointwise.derivatives import Derivative, as_variable, enable_grad
 from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import MarkAttrs
@@ -48,7 +48,7 @@ def grad(
     if variables is None:
         raise GraphError("grad: no variables are given; grad(loss, [w, x]) names them")
     leaves, tree = flatten(variables)
-    return tree.build(_gradients("grad", loss, leaves, grad_outputs))
+    return tree.build(_filled("grad", loss, leaves, grad_outputs))
 
 
 def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Any:
@@ -201,7 +201,7 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(function)
-    def differentiated(*args: Any, **kwargs: Any) -> Any:
+    def with_gradients(*args: Any, **kwargs: Any) -> Any:
         places = [place(function.__name__, k, len(args)) for k in numbers]
         chosen = list(dict.fromkeys(places))
         fresh, tree, leaves = _fresh(tuple(args[k] for k in chosen))
@@ -214,7 +214,7 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
                 f"{function.__name__}: its result is {loss!r}; it must be a 0-d Tensor: call it "
                 "with Tensors, or with arrays through lm.jit(lm.grad(function))"
             )
-        derivatives = tree.build(_gradients(function.__name__, loss, leaves, None))
+        derivatives = tree.build(_filled(function.__name__, loss, leaves, None))
         out = (
             derivatives[0]
             if isinstance(argnums, int)
@@ -222,7 +222,7 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
         )
         return (value, out) if with_value else out
 
-    return differentiated
+    return with_gradients
 
 
 def place(what: str, number: Any, count: int) -> int:
@@ -244,38 +244,53 @@ def _fresh(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], Tree, list[Any]]:
     """
     leaves, tree = flatten(tuple(arguments))
     leaves = [x.as_tensor() if isinstance(x, Parameter | State) else x for x in leaves]
-    variables = [_variable(x) if is_tensor(x) and x.dtype.is_float else x for x in leaves]
+    variables = [as_variable(x) if is_tensor(x) and x.dtype.is_float else x for x in leaves]
     return tree.build(variables), tree, variables
 
 
-def _variable(x: Tensor) -> Tensor:
-    """`x` as a value of its own, with the derivative of an identity."""
-    graph = x.graph
-    value = graph.builder.make("Detach", [x.value], MarkAttrs((object(),))).value
-    graph.derivatives[value] = Derivative((x.value,), lambda g, _y, _x: (g,))
-    return graph.wrap(value)
-
-
-def _gradients(
+def _filled(
     what: str, loss: Tensor, variables: Sequence[Variable], above: Tensor | None
 ) -> list[Tensor]:
-    graph = loss.graph
-    tensors = [_in_memory(graph, x) if isinstance(x, Parameter) else x for x in variables]
-    for x in tensors:
-        if not is_tensor(x):
+    """The gradients of a loss, zeros for variables that it does not depend on."""
+    pulled = differentiated(what, [loss], variables, [above])
+    pairs = zip(variables, pulled, strict=True)
+    return [_of_value(x, _zeros(_in_memory(loss.graph, x))) if g is None else g for x, g in pairs]
+
+
+def differentiated(
+    what: str,
+    outputs: Sequence[Tensor],
+    variables: Sequence[Variable],
+    above: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """The gradients of the outputs together, each in its variable's form; None where there is none.
+
+    `above`: the gradient that comes into each output, None for 1.
+    """
+    graph = outputs[0].graph
+    for x in variables:
+        if not (is_tensor(x) or isinstance(x, Parameter)):
             raise GraphError(f"{what}: {x!r} is no Tensor and no Parameter")
+    tensors = [_in_memory(graph, x) for x in variables]
+    for x in tensors:
         check_variable(x, what)
     check_graph(graph, tensors, what)
     for x in tensors:
-        check_view(loss, x, what)
-    cotangent = None if above is None else graph.constant(above)
-    pulled = gradients(graph, [loss], [seed(loss, cotangent, what)], [x.value for x in tensors])
-    full = [_zeros(x) if g is None else g for x, g in zip(tensors, pulled, strict=True)]
-    return [_of_value(x, g) for x, g in zip(variables, full, strict=True)]
+        for y in outputs:
+            check_view(y, x, what)
+    seeds = [
+        seed(y, None if g is None else graph.constant(g), what)
+        for y, g in zip(outputs, above, strict=True)
+    ]
+    pulled = gradients(graph, outputs, seeds, [x.value for x in tensors])
+    pairs = zip(variables, pulled, strict=True)
+    return [None if g is None else _of_value(x, g) for x, g in pairs]
 
 
-def _in_memory(graph: Recorder, x: Parameter) -> Tensor:
-    """What every reader of it reads: the Weight, if need be as its rows lie."""
+def _in_memory(graph: Recorder, x: Variable) -> Tensor:
+    """What every reader of it reads: a Parameter's Weight, if need be as its rows lie."""
+    if not isinstance(x, Parameter):
+        return x
     return graph.weight_of(x) if x.order is None else graph.leaf_of(x)
 
 

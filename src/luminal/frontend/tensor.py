@@ -21,6 +21,7 @@ from luminal.frontend.names.methods import Methods
 from luminal.frontend.names.table import offered
 from luminal.frontend.pointwise import binary, combine, exponential, unary
 from luminal.frontend.pointwise.binary import graph_of
+from luminal.frontend.pointwise.derivatives import as_variable
 from luminal.frontend.reduce import reductions
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
 from luminal.memory import dlpack
@@ -134,7 +135,13 @@ class Tensor(Methods):
     is_cuda = requires_grad = False
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """This itself: `backward` finds gradients of all inputs, `lm.grad` of what it is told."""
+        """This itself: `backward` finds gradients of all inputs, `lm.grad` of what it is told.
+
+        What is computed from other values becomes one of its own: from here on neither a view nor
+        an equal value is taken for it, so derivatives in it are of what reads it.
+        """
+        if requires_grad and self.value.node.args and self.dtype.is_float:
+            self.value = as_variable(self).value
         return self
 
     @property

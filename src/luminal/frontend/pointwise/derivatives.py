@@ -42,6 +42,14 @@ class Derivative:
     pull: Pull
 
 
+def as_variable(x: Tensor) -> Tensor:
+    """`x` as a value of its own, with the derivative of an identity."""
+    graph = x.graph
+    value = graph.builder.make("Detach", [x.value], MarkAttrs((object(),))).value
+    graph.derivatives[value] = Derivative((x.value,), lambda g, _y, _x: (g,))
+    return graph.wrap(value)
+
+
 class _Differentiable:
     """A context or decorator: what is recorded inside has derivatives, or has none."""
 
