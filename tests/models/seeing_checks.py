@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 def pixels_of(model: LanguageModel, images: Sequence[Any]) -> dict[str, Array]:
     """All inputs of the tower for these images, one after the other."""
     assert not isinstance(model.sight, str)
-    runs = [run for image in images for run in model.sight.prepare(image).runs]
+    runs = [run for image in images for run in model.sight.processor.prepare(image).runs]
     return {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from luminal.base.errors import InputError
+from luminal.models.seen import Images, Span
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
 COUNT, SIZE = 6, 2
@@ -144,3 +146,18 @@ def test_a_digest_alone_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None
 def test_errors(call, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_images_of_equal_tokens_have_other_names() -> None:
+    def names(*digests: bytes) -> list[bytes]:
+        spans = [Span(1 + 4 * k, 4 + 4 * k, each, (0, 0)) for k, each in enumerate(digests)]
+        images = Images(np.zeros((0, 1), np.float32), (*spans,))
+        return [content.name for content in contents_of([7] * 12, 12, 2, images=images)]
+
+    plain = [content.name for content in contents_of([7] * 12, 12, 2)]
+    assert names() == plain
+    one, other, third = names(b"a" * 16, b"b" * 16), names(b"a" * 16, b"c" * 16), names(b"d" * 16)
+    assert one[:2] == other[:2]
+    assert one[1] != plain[1]
+    for left, right in ((one, other), (one, third), (one, plain)):
+        assert set(left[2:]).isdisjoint(right[2:])

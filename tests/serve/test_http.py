@@ -427,7 +427,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], int, str]] = {
         "chat/completions",
         {"model": "tiny", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
         400,
-        "messages[0].content[0].type: 'image_url' is not one of 'text'",
+        "messages[0].content[0].image_url: it is missing",
     ),
     "schema": (
         "chat/completions",

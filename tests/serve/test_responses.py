@@ -10,6 +10,7 @@ import pytest
 
 from luminal.serve.fields import Fields
 from luminal.serve.responses_order import responses
+from luminal.serve.words import Chat
 from tests.serve.running import LIMITS, Running
 
 BODY: dict[str, Any] = {"model": "tiny", "input": "Hello", "temperature": 0, "max_output_tokens": 9}
@@ -76,9 +77,9 @@ def test_items_become_messages() -> None:
         vocab_size, context = 64, 100
         messages: Any = None
 
-        def encode_chat(self, messages: Any, tools: Any) -> list[int]:
+        def encode_chat(self, messages: Any, tools: Any) -> Chat:
             self.messages = messages
-            return [1]
+            return Chat([1], [])
 
     words: Any = Words()
     responses(Fields({"model": "tiny", "input": ITEMS}), words, LIMITS)
@@ -130,7 +131,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "previous": ({"previous_response_id": "resp_1"}, "no conversation is kept here; send all of"),
     "items": ({"input": []}, "input: it has no items"),
     "item": ({"input": [{"type": "reasoning"}]}, "'reasoning' is not one of 'message'"),
-    "part": ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input_image"),
+    "part": (
+        {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+        "image_url: it is",
+    ),
     "unknown": ({"max_tokens": 3}, "'max_tokens': there is no such field here"),
     "background": ({"background": True}, "background: it is not supported"),
     "tool": ({"tools": [{"type": "web_search"}]}, "'web_search' is not one of 'function'"),

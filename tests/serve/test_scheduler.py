@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from luminal.base.errors import InputError
+from luminal.models.seen import Images, Span
 from luminal.serve.blocks import BlockPool
 from luminal.serve.scheduler import Row, Scheduler, Step, Text
 
@@ -373,3 +375,24 @@ def test_what_is_cancelled_within_a_step_is_left_aside() -> None:
 def test_errors(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_what_sees_all_of_its_image_is_read_with_it() -> None:
+    spans = [Span(first, first + 6, bytes(16), (0, 0)) for first in (3, 9, 20)]
+    images = Images(np.zeros((18, 1), np.float32), (*spans,), whole=True)
+    scheduler = Scheduler(BlockPool(40, 2), 3, 4, 2)
+    texts = [Text([1] * 30, 31, images=images), Text([1] * 29, 30)]
+    read: list[list[range]] = [[] for _ in texts]
+    for text in texts:
+        scheduler.add(text)
+    while any(text.finish is None for text in texts):
+        step = scheduler.step()
+        assert step is not None
+        for row in step.chunks:
+            read[texts.index(row.text)].append(range(row.start, row.start + row.count))
+        scheduler.done(step, [0] * len(step.rows))
+    for held in read[0]:
+        assert not any(span.first < held.stop < span.end for span in spans), held
+    assert [place for held in read[0] for place in held] == [*range(30)]
+    assert [texts[0].reach(end) for end in (3, 4, 8, 9, 15, 16)] == [3, 9, 9, 9, 15, 16]
+    assert texts[1].reach(4) == 4

@@ -53,6 +53,42 @@ def read_image(path: Path) -> Image:
             raise LoadError(f"{path}: {error}") from None
 
 
+SENT = ("PNG", "JPEG", "WEBP", "GIF")
+"""Formats of images that others send: Pillow's readers of some others start programs."""
+
+
+def read_sent(data: bytes, most: int) -> Image:
+    """An RGB image of at most so many pixels, turned as its camera says, of bytes that somebody
+    sent; of several pictures the first. Raises InputError.
+    """
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ModuleNotFoundError:
+        raise InputError(f"reading images needs Pillow; {installation.hint('image')}") from None
+    formats = ", ".join(SENT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a large image, or tags that nobody reads
+        try:
+            with Image.open(io.BytesIO(data), formats=SENT) as image:
+                # Some bytes may stand for any number of pixels; until here only the sizes are read.
+                if image.width * image.height > most:
+                    raise InputError(
+                        f"it has {image.width} x {image.height} pixels, more than {most}; send a "
+                        "smaller one"
+                    )
+                return as_rgb(ImageOps.exif_transpose(image))
+        except InputError:
+            raise
+        except UnidentifiedImageError:
+            raise InputError(f"its bytes are none of {formats}; send one of these") from None
+        except Image.DecompressionBombError:
+            raise InputError(f"it has more than {most} pixels; send a smaller one") from None
+        except Exception as error:  # what is damaged lets Pillow's readers raise anything
+            raise InputError(
+                f"its bytes are damaged ({shown(error)}); send all of the file"
+            ) from None
+
+
 def as_rgb(image: Image | Array) -> Image:
     """With 8 bits a channel, of 16 the upper ones; also of an array (height, width, 1, 3 or 4) of
     bytes. Raises InputError for what is no image, is empty, or has values of no known range.

@@ -7,6 +7,7 @@ segments of texts that have equally many of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from luminal.base.records import dataclass
@@ -49,16 +50,26 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class PagedCache:
-    """One layer's keys and values, (blocks, kv_heads, size, head_dim) each. See `nn.Cache`."""
+    """One layer's keys and values, (blocks, kv_heads, size, head_dim) each. See `nn.Cache`.
+
+    `spans`: see `spanning`.
+    """
 
     keys: State
     values: State
     places: Places
+    spans: Tensor | None = None
 
     @classmethod
     def of(cls, cache: KVCache, places: Places) -> PagedCache:
         """The States of a cache for a batch, each row of which is taken for a block."""
         return cls(cache.keys, cache.values, places)
+
+    def spanning(self, spans: Tensor) -> PagedCache:
+        """A cache of these States, whose queries also see the keys of their spans (2, tokens) (see
+        `CausalAttention.attend`); those of segments of one token have none.
+        """
+        return replace(self, spans=spans)
 
     def attend(
         self, attention: CausalAttention, q: Tensor, k: Tensor, v: Tensor, positions: Positions
@@ -75,11 +86,15 @@ class PagedCache:
         for segment in self.places.segments:
             texts = segment.tables.extents[0], graph.extent(segment.length)
             end = start + texts[0] * texts[1]
+            spans = None
+            if self.spans is not None and segment.length != 1:
+                spans = self.spans[:, start:end].unflatten(1, texts).transpose(0, 1)
             values = attention.attend(
                 q[:, start:end].unflatten(1, texts).transpose(0, 1),
                 _read(graph.latest(self.keys), segment.tables),
                 _read(graph.latest(self.values), segment.tables),
                 positions[start:end].unflatten(0, texts),
+                spans,
             )
             attended.append(values.transpose(0, 1).flatten(1, 2))
             start = end

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp
 
 from luminal.loaders.token_bytes import TokenTexts
 from luminal.loaders.tokenizer import StreamDecoder
+from luminal.models.seen import Images
 from luminal.serve import orders
 from luminal.serve.application import Application, json_answer
 from luminal.serve.desk import Desk
@@ -60,6 +62,7 @@ class Api(Application):
         self._desk = Desk(served, limits)
         self._feeds: dict[Job, Feed] = {}
         self._vectors = 0
+        self._shown = 0  # tokens of images that are looked at, or in texts
         self._writer = ThreadPoolExecutor(1, "luminal-writer")  # of long answers, one at a time
         routes = [
             Route("/v1/completions", self.completions, methods=["POST"]),
@@ -112,7 +115,11 @@ class Api(Application):
     @property
     def about(self) -> dict[str, Any]:
         """What is told of the model."""
-        return super().about | {"context_length": self.served.context}
+        reads = ["text"] if self.served.sight is None else ["text", "image"]
+        return super().about | {
+            "context_length": self.served.context,
+            "input_modalities": reads,
+        }
 
     # --- texts
 
@@ -149,12 +156,37 @@ class Api(Application):
                     # One limit spans reading the body, reading the request and waiting for a
                     # worker: a client that is slow at each of these would otherwise take its time
                     # three times.
-                    groups = await self._desk.jobs(order, stack)
+                    images = await self._images(order, stack)
+                    order = replace(order, images=())  # which nobody needs any more
+                    groups = await self._desk.jobs(order, stack, images)
                     told = await self._told(order)
             work = self._submitted(order, groups, told, start, request.scope["luminal"])
             # From here on the answer owns what the request took, to the end of a stream.
             work.stack = stack.pop_all()
         return await self._answered(request, work, form(order))
+
+    async def _images(self, order: Order, stack: AsyncExitStack) -> Images | None:
+        """What the model sees in an order's images. They are looked at one by one between steps:
+        all texts wait for each of them.
+        """
+        sight = self.served.sight
+        if sight is None or not order.images:
+            return None
+        engine, tokens = self.served.engine, sum(image.tokens for image in order.images)
+        # Images take memory for as long as their texts, beside the blocks of these.
+        if self._shown + tokens > engine.options.cache:
+            raise ApiError(429, "The server looks at too many images; try again later",
+                code="rate_limit_exceeded",
+            )  # fmt: skip
+        self._shown += tokens
+        stack.callback(self._forget, tokens)
+        calls = [engine.call(partial(sight.look, image)) for image in order.images]
+        return sight.images(
+            order.prompts[0], await asyncio.gather(*map(asyncio.wrap_future, calls))
+        )
+
+    def _forget(self, tokens: int) -> None:
+        self._shown -= tokens
 
     async def _told(self, order: Order) -> list[list[Score]]:
         """The scores of each prompt that is told with its text."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
+from luminal.models.seen import Images, Span
 
 
 @dataclass(frozen=True)
@@ -24,34 +25,43 @@ class Content:
     """The tokens of a full block, behind those of the block named `before` (b"": none).
 
     Tokens that were generated are written as `~token`: their keys were computed one at a time, and
-    are not bit for bit those of a prompt's.
+    are not bit for bit those of a prompt's. `spans`: images that have tokens here, all of which
+    have one id: what these are is the images' pixels, of which a span has a digest.
     """
 
     before: bytes
     tokens: tuple[int, ...]
+    spans: tuple[Span, ...] = ()
 
     @cached_property
     def name(self) -> bytes:
         """A digest of these tokens and all before them."""
         tokens = np.array(self.tokens, np.int64).tobytes()
+        spans = (np.array([s.first, s.end], np.int64).tobytes() + s.digest for s in self.spans)
         # A digest and not Python's hash: what two prompts share is decided by it, and a client who
         # could make two texts collide would read another one's keys.
-        return blake2b(self.before + tokens, digest_size=16).digest()
+        return blake2b(self.before + tokens + b"".join(spans), digest_size=16).digest()
 
 
 def contents_of(
-    tokens: Sequence[int], prompt: int, size: int, first: Sequence[Content] = ()
+    tokens: Sequence[int],
+    prompt: int,
+    size: int,
+    first: Sequence[Content] = (),
+    images: Images | None = None,
 ) -> list[Content]:
     """What the full blocks of a text hold, whose first `prompt` tokens are its prompt.
 
     `first` are those of its first blocks.
     """
+    spans = () if images is None else images.spans
     contents = list(first)
     for start in range(len(contents) * size, len(tokens) - size + 1, size):
         before = contents[-1].name if contents else b""
         places = range(start, start + size)
         held = tuple(tokens[k] if k < prompt else ~tokens[k] for k in places)
-        contents.append(Content(before, held))
+        shown = tuple(s for s in spans if s.first < start + size and s.end > start)
+        contents.append(Content(before, held, shown))
     return contents
 
 

@@ -6,21 +6,31 @@ from typing import Any
 
 from luminal.serve.errors import refused
 from luminal.serve.fields import Fields, decoded, object_of
+from luminal.serve.pictures import Pictures
 from luminal.serve.tools import MOST_TOOLS
 
 MOST_MESSAGES = 10_000
+DETAILS = ("auto", "low", "high", "original")
+"""How closely images are looked at, which is for other servers: a model has its one way."""
 
 
-def messages_of(body: Fields) -> list[dict[str, Any]]:
-    """Messages as chat templates read them; parts of text are joined."""
+def messages_of(body: Fields, pictures: Pictures) -> list[dict[str, Any]]:
+    """Messages as chat templates read them; parts of text are joined where no images are."""
     body.needed("messages")
     messages = body.objects("messages", MOST_MESSAGES)
     if not messages:
         raise refused("messages", "there are none; give at least one")
-    return [_message(message) for message in messages]
+    return [_message(message, pictures) for message in messages]
 
 
-def _message(message: Fields) -> dict[str, Any]:
+def joined(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Parts of a content, as one text where all are texts: most templates know no parts."""
+    if all(part["type"] == "text" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return parts
+
+
+def _message(message: Fields, pictures: Pictures) -> dict[str, Any]:
     roles = ("system", "developer", "user", "assistant", "tool")
     message.needed("role")
     role = message.choice("role", roles, "")
@@ -29,8 +39,9 @@ def _message(message: Fields) -> dict[str, Any]:
     content = message.get("content")
     calls = message.objects("tool_calls", MOST_TOOLS)
     if isinstance(content, list):
-        entry["content"] = "".join(
-            _part(part) for part in message.objects("content", MOST_MESSAGES)
+        parts = message.objects("content", MOST_MESSAGES)
+        entry["content"] = joined(
+            [_part(part, pictures if role == "user" else None) for part in parts]
         )
     # An assistant's message that only calls functions has null as its content.
     elif content is not None or not calls:
@@ -49,13 +60,21 @@ def _message(message: Fields) -> dict[str, Any]:
     return entry
 
 
-def _part(part: Fields) -> str:
-    part.choice("type", ("text",), "text")
-    text = part.text("text")
+def _part(part: Fields, pictures: Pictures | None) -> dict[str, Any]:
+    """A text, or in the user's messages an image."""
+    kinds = ("text",) if pictures is None else ("text", "image_url")
+    if part.choice("type", kinds, "text") == "image_url" and pictures is not None:
+        part.needed("image_url")
+        image = part.object("image_url") or object_of(None, part.name("image_url"))
+        image.choice("detail", DETAILS, "auto")
+        entry = pictures.of_url(image.needed("url"), image.name("url"))
+        image.end()
+    else:
+        entry = {"type": "text", "text": part.text("text")}
+        if entry["text"] is None:
+            raise refused(part.name("text"), "it is missing")
     part.end()
-    if text is None:
-        raise refused(part.name("text"), "it is missing")
-    return text
+    return entry
 
 
 def call_of(call: Fields) -> dict[str, Any]:

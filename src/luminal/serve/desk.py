@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from luminal.models.constraints import ConstraintError
+from luminal.models.seen import Images
 from luminal.serve.engine import Job
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.orders import Limits, Order
@@ -39,27 +40,32 @@ class Desk:
 
     async def read(self, path: str, body: bytes) -> Asked:
         """What a body asks for. Raises ApiError."""
-        if len(body) <= SMALL:
-            words = self._served.words
+        words = self._served.words
+        # A few bytes of a file may be a large image: those are read where large bodies are.
+        may_show = not isinstance(words.processor, str) and b"image" in body
+        call = "look" if may_show else "read"
+        if len(body) <= SMALL and not may_show:
             return await _in(self._small, partial(read, path, body, words, self._limits))
         async with self._worker(self._readers) as worker:
             try:
-                asked: Asked = await self._called(worker, "read", path, body, self._limits)
+                asked: Asked = await self._called(worker, call, path, body, self._limits)
             except Gone as error:
                 raise ApiError(400, f"body: {error}", code="too_large") from None
             return asked
 
-    async def jobs(self, order: Order, stack: AsyncExitStack) -> list[list[Job]]:
+    async def jobs(
+        self, order: Order, stack: AsyncExitStack, images: Images | None = None
+    ) -> list[list[Job]]:
         """The jobs of an order; what they follow lives until the stack ends. Raises ApiError."""
         if order.schema is None:
-            return await _in(self._small, partial(self._served.jobs, order))
+            return await _in(self._small, partial(self._served.jobs, order, images=images))
         worker = await stack.enter_async_context(self._worker(self._followers))
         count = len(order.prompts) * order.count
         try:
             followers = await _in(self._large, partial(matchers, worker, order.schema.text, count))
         except ConstraintError as error:
             raise await _in(self._large, partial(_fault, worker, order.schema, error)) from None
-        return self._served.jobs(order, followers)
+        return self._served.jobs(order, followers, images)
 
     @asynccontextmanager
     async def _worker(self, places: asyncio.Semaphore) -> AsyncIterator[Worker]:

@@ -24,6 +24,7 @@ from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.constraints import ConstraintError
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import Draw, features_of
+from luminal.models.seeing.sight import Sight
 from luminal.models.speculative import PromptLookup
 from luminal.models.text import Ranked, Text
 from luminal.serve import scheduler
@@ -129,6 +130,7 @@ class Engine:
         context: int,
         options: EngineOptions,
         draft: Decoder | PromptLookup | None = None,
+        sight: Sight | None = None,
     ) -> None:
         if options.cache < context:
             raise InputError(
@@ -138,14 +140,18 @@ class Engine:
         self.model, self.tokenizer, self.context = model, tokenizer, context
         self.options = options
         self._pool = BlockPool(options.cache // options.size, options.size)
-        pieces = max(1, options.chunk // PIECE)
+        # What sees all of its image is read with it.
+        least = 1 if sight is None else sight.together
+        pieces = max(options.chunk // PIECE, -(-least // PIECE))
         self._scheduler = Scheduler(self._pool, options.rows, pieces)
+        names = () if sight is None else sight.names
+        # A draft sees no images: what it proposes for them is checked like all else.
         programs = [
             StepProgram(
                 decoder, self._pool, options.rows, pieces, context, options.backend,
-                options.dtype, ranks,
+                options.dtype, ranks, seen,
             )
-            for decoder, ranks in ((model, options.ranks), (draft, ALONE))
+            for decoder, ranks, seen in ((model, options.ranks, names), (draft, ALONE, ()))
             if isinstance(decoder, Decoder)
         ]  # fmt: skip
         self._program = programs[0]
@@ -200,7 +206,9 @@ class Engine:
         Raises InputError if there is no room.
         """
         limit = len(prompt) + max(1, text.room)
-        place = scheduler.Text([*prompt], limit, follows=text.follows, further=further)
+        place = scheduler.Text(
+            [*prompt], limit, follows=text.follows, further=further, images=text.images
+        )
         self._scheduler.check(place.limit)
         return Job(text, place, logprobs)
 

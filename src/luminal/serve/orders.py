@@ -14,16 +14,19 @@ from typing import Any, NamedTuple, Protocol
 from luminal.base.records import dataclass
 from luminal.loaders.shown import shown
 from luminal.models.sampling import Sampling
+from luminal.models.seeing.record import Prepared
 from luminal.serve.conversation import messages_of
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.fields import Fields
+from luminal.serve.pictures import Pictures
 from luminal.serve.tools import Schema, form_of, tools_of
+from luminal.serve.words import Chat
 
 DEFAULT_TOKENS = 16
 """`max_tokens` of a completion, where OpenAI's documentation has the same number."""
 
-TEXTS, SOUND = 1 << 20, 25 << 20
-"""Bytes of a request that has texts, and of one that has sound."""
+TEXTS, FILES = 1 << 20, 25 << 20
+"""Bytes of a request that has texts, and of one that may have sound or images."""
 
 MOST_LOGPROBS = 5  # of a completion's tokens
 MOST_STOPS = 4
@@ -44,6 +47,10 @@ class Limits:
     """Texts of one request for vectors."""
     queue: int = 256
     """Texts that wait for a place."""
+    images: int = 16
+    """Those of one request."""
+    pixels: int = 1 << 25
+    """Those of one image, which some bytes of a file may stand for."""
     seconds: float = 600.0
     """A request is ended after so long."""
 
@@ -71,6 +78,8 @@ class Order:
     """Whether the prompt is given before the text, with its log-probabilities."""
     calls: int | None = None
     """Of so many of its calls a text is told; None: of all."""
+    images: tuple[Prepared, ...] = ()
+    """Those in its only prompt."""
     told: Mapping[str, Any] = field(default_factory=dict)
     """What the answer says of the request, where its form has that."""
 
@@ -96,8 +105,11 @@ class Vocabulary(Protocol):
 
     def encode_chat(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
-    ) -> list[int]:
-        """The tokens of a conversation that the assistant goes on with."""
+    ) -> Chat:
+        """A conversation that the assistant goes on with."""
+
+    def image(self, data: bytes, most: int) -> Prepared:
+        """An image of at most so many pixels. Raises InputError."""
 
 
 def completion(body: Fields, words: Vocabulary, limits: Limits) -> Order:
@@ -127,7 +139,7 @@ def completion(body: Fields, words: Vocabulary, limits: Limits) -> Order:
 
 def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     """The order of a body of `/v1/chat/completions`. Raises ApiError."""
-    messages = messages_of(body)
+    messages = messages_of(body, Pictures(words, limits))
     count = body.integer("n", 1, limits.texts, 1)
     new = body.integer("max_tokens", 1, limits.new_tokens)
     # The older name is the default of the newer one, which wins where a client sends both.
@@ -136,7 +148,7 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     wanted = body.flag("logprobs")
     tools = tools_of(body)
     schema, names = form_of(body, tools)
-    ids = words.encode_chat(messages, tools)
+    ids, images = words.encode_chat(messages, tools)
     order = order_of(
         body,
         words,
@@ -147,6 +159,7 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
         logprobs=top if wanted else None,
         schema=schema,
         tools=names,
+        images=(*images,),
         calls=None if body.flag("parallel_tool_calls", True) else 1,
     )
     body.end()

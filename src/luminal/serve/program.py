@@ -22,11 +22,13 @@ from luminal.frontend.movement.views import expand
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import FEATURES, Draw, Sampling, arrays
+from luminal.models.seen import Seen
 from luminal.nn.cache import KVCache
 from luminal.nn.paged import PagedCache, Places, Segment
 from luminal.serve.blocks import BlockPool
 from luminal.serve.ranks import ALONE, Ranks
 from luminal.serve.scheduler import PIECE, Step, Text
+from luminal.serve.seen_inputs import seen_inputs
 from luminal.session.graph import Graph
 
 Array = np.ndarray[Any, Any]
@@ -84,7 +86,7 @@ def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
 
 def _tables(spans: Sequence[tuple[Text, range]], count: int, pool: BlockPool) -> Array:
     """`count` tables of the blocks that texts reach at these positions, of a common width."""
-    reached = [pool.needed(span.stop) for _, span in spans]
+    reached = [pool.needed(text.reach(span.stop)) for text, span in spans]
     tables = np.full((count, rounded(max(reached, default=1))), pool.count, np.int32)
     for table, (text, _), number in zip(tables, spans, reached, strict=False):
         # Blocks beyond what is reached are left out, or a row's width, and with it its time, would
@@ -137,9 +139,10 @@ def recorded(
     most_pieces: int,
     longest: int,
     features: Sequence[str] = (),
+    names: Sequence[str] = (),
 ) -> Graph:
     """A step of so many rows and pieces at most, of texts of `longest` blocks; each row of the
-    caches' batch is a block.
+    caches' batch is a block. `names`: what images may add (see `Seen`).
     """
     graph = Graph("step")
     rows = graph.dim("rows", 0, rounded(most_rows))
@@ -155,7 +158,9 @@ def recorded(
     chosen = graph.tensor((pieces + rows,), dtype=dtypes.int32, name="chosen")
     places = Places(blocks, offsets, (Segment(heads, PIECE), Segment(tables, 1)))
     paged = [PagedCache.of(cache, places) for cache in caches]
-    hidden = model.model(ids, paged, positions)
+    most = rounded(most_pieces) * PIECE
+    seen = Seen.declared(ids, names, model.config.hidden_size, most)
+    hidden = model.model(ids, paged, positions, seen=seen)
     inputs = declared(graph, pieces + rows, features, model.config.vocab_size)
     choices = choose(model.logits(hidden[chosen]), features, inputs)
     for name, tensor in choices._asdict().items():
@@ -170,7 +175,7 @@ class StepProgram:
     """A model with a cache of the pool's blocks: runs steps, and chooses the next token of a row.
 
     `context`: the most tokens of a text. `dtype`: of the keys and values that are kept. `ranks`:
-    who runs it, each with its own key-value heads.
+    who runs it, each with its own key-value heads. `names`: what images may add (see `Seen`).
     """
 
     def __init__(
@@ -183,7 +188,10 @@ class StepProgram:
         backend: str | None = None,
         dtype: Any = dtypes.float32,
         ranks: Ranks = ALONE,
+        names: Sequence[str] = (),
     ) -> None:
+        self._names = names
+        self._vectors = rounded(pieces) * PIECE, model.config.hidden_size
         self.model, self.pool, self.context = model, pool, context
         self.vocab_size = model.config.vocab_size
         # A row of the batch is a block.
@@ -217,7 +225,7 @@ class StepProgram:
 
     def _record(self, max_rows: int, pieces: int, features: Sequence[str]) -> Graph:
         longest = rounded(self.pool.needed(self.context))
-        return recorded(self.model, self.caches, max_rows, pieces, longest, features)
+        return recorded(self.model, self.caches, max_rows, pieces, longest, features, self._names)
 
     def _record_copy(self) -> Graph:
         """Blocks at `sources` to those at `targets`: all are read before any is written."""
@@ -264,5 +272,6 @@ class StepProgram:
         for number, draw in zip(rows, draws, strict=True):
             placed[number] = draw
         choices = choice_inputs(placed, features, self.vocab_size)
-        results = self._steps[features](inputs._asdict() | choices)
+        seen = seen_inputs(step, self._names, pieces * PIECE, len(inputs.ids), self._vectors)
+        results = self._steps[features](inputs._asdict() | choices | seen)
         return Choices(**{name: array[rows] for name, array in results.items()})

@@ -34,7 +34,7 @@ from luminal.serve.errors import ApiError, refused
 from luminal.serve.fields import Fields, object_of, parse
 from luminal.serve.metrics import Metrics
 from luminal.serve.multipart import parts_of
-from luminal.serve.orders import SOUND, TEXTS, Limits
+from luminal.serve.orders import FILES, TEXTS, Limits
 from luminal.serve.reading import check_model
 from luminal.serve.speech import FORMS, Speech, speech_of, told
 from luminal.serve.vectors import listed
@@ -56,7 +56,7 @@ class Reading:
     def body(self) -> int:
         """The most bytes of a request, where nobody says: sound takes more than texts."""
         is_sound = isinstance(self.model, Transcriber | CtcTranscriber)
-        return SOUND if is_sound else TEXTS
+        return FILES if is_sound else TEXTS
 
 
 class Ranking(NamedTuple):

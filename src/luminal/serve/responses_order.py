@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.serve.conversation import MOST_MESSAGES, arguments_of
+from luminal.serve.conversation import DETAILS, MOST_MESSAGES, arguments_of, joined
 from luminal.serve.errors import refused
 from luminal.serve.fields import Fields
 from luminal.serve.orders import Limits, Order, Vocabulary, order_of
+from luminal.serve.pictures import Pictures
 from luminal.serve.tools import form_of, tools_of
 
 ROLES = ("system", "developer", "user", "assistant")
@@ -45,13 +46,13 @@ def responses(body: Fields, words: Vocabulary, limits: Limits) -> Order:
                 raise refused(f"reasoning.{name}", "it is not supported; leave it out")
         reasoning.end()
     instructions = body.text("instructions")
-    messages = _messages(body)
+    messages = _messages(body, Pictures(words, limits))
     if instructions is not None:
         messages.insert(0, {"role": "system", "content": instructions})
     new = body.integer("max_output_tokens", 1, limits.new_tokens)
     tools = tools_of(body, flat=True)
     schema, names = form_of(body, tools, flat=True)
-    ids = words.encode_chat(messages, tools)
+    ids, images = words.encode_chat(messages, tools)
     if body.get("top_logprobs"):
         raise refused("top_logprobs", "it is not supported; /v1/chat/completions has them")
     body.ignore(*IGNORED)
@@ -65,6 +66,7 @@ def responses(body: Fields, words: Vocabulary, limits: Limits) -> Order:
         logprobs=None,
         schema=schema,
         tools=names,
+        images=(*images,),
         calls=None if body.flag("parallel_tool_calls", True) else 1,
         told={name: body.get(name) for name in ECHOED},
     )
@@ -72,7 +74,7 @@ def responses(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     return order
 
 
-def _messages(body: Fields) -> list[dict[str, Any]]:
+def _messages(body: Fields, pictures: Pictures) -> list[dict[str, Any]]:
     """The items of the input, as chat templates read them."""
     value = body.needed("input")
     if isinstance(value, str):
@@ -85,7 +87,7 @@ def _messages(body: Fields) -> list[dict[str, Any]]:
         kinds = ("message", "function_call", "function_call_output")
         kind = item.choice("type", kinds, "message")
         if kind == "message":
-            messages.append(_message(item))
+            messages.append(_message(item, pictures))
         elif kind == "function_call":
             _add_call(item, messages)
         else:
@@ -95,29 +97,37 @@ def _messages(body: Fields) -> list[dict[str, Any]]:
     return messages
 
 
-def _message(item: Fields) -> dict[str, Any]:
+def _message(item: Fields, pictures: Pictures) -> dict[str, Any]:
     item.needed("role")
     role = item.choice("role", ROLES, "")
     item.ignore("phase")
-    content = _content(item, "content")
+    content = _content(item, "content", pictures if role == "user" else None)
     return {"role": "system" if role == "developer" else role, "content": content}
 
 
-def _content(item: Fields, field: str) -> str:
-    """A text, or parts of one."""
+def _content(
+    item: Fields, field: str, pictures: Pictures | None = None
+) -> str | list[dict[str, Any]]:
+    """A text, or parts of one, with images among them where these may be."""
     value = item.needed(field)
     if isinstance(value, str):
         return value
     parts = []
     for part in item.objects(field, MOST_MESSAGES):
         part.needed("type")
-        part.choice("type", TEXTS, "")
-        part.needed("text")
-        text = part.text("text")
-        part.ignore("annotations", "logprobs")
+        images = ("input_image",) if pictures is not None else ()
+        kind = part.choice("type", (*TEXTS, *images), "")
+        if pictures is not None and kind == "input_image":
+            if part.get("file_id") is not None:
+                raise refused(part.name("file_id"), "no files are kept here; send image_url")
+            part.choice("detail", DETAILS, "auto")
+            parts.append(pictures.of_url(part.needed("image_url"), part.name("image_url")))
+        else:
+            part.needed("text")
+            parts.append({"type": "text", "text": part.text("text") or ""})
+            part.ignore("annotations", "logprobs")
         part.end()
-        parts.append(text or "")
-    return "".join(parts)
+    return joined(parts)
 
 
 def _add_call(item: Fields, messages: list[dict[str, Any]]) -> None:

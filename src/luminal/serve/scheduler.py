@@ -21,6 +21,7 @@ from dataclasses import field
 
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
+from luminal.models.seen import Images
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
 PIECE = 16
@@ -36,6 +37,7 @@ class Text:
     It ends at a token of `ends` or with `limit` tokens. `sibling`: a text of the same prompt that
     was added before; this one waits for it and shares its blocks. `follows`: which token may come
     next is computed elsewhere, after each. `further`: it is not the first text of its request.
+    `images`: those in the prompt.
     """
 
     tokens: list[int]
@@ -44,6 +46,7 @@ class Text:
     sibling: Text | None = None
     follows: bool = False
     further: bool = False
+    images: Images | None = None
     prompt: int = field(init=False)
     """How many of the tokens are the prompt."""
     computed: int = field(default=0, init=False)
@@ -70,6 +73,26 @@ class Text:
     def reads(self) -> bool:
         """Whether some of the prompt is still to be run."""
         return self.computed < self.prompt
+
+    def known(self, size: int) -> list[Content]:
+        """What its full blocks of so many tokens hold."""
+        return contents_of(self.tokens, self.prompt, size, self.contents, self.images)
+
+    def readable(self, most: int) -> int:
+        """How many tokens of the prompt may be read next, of `most`; 0 where that is too few.
+
+        Tokens that see all of their image are read with all of it.
+        """
+        end = min(self.prompt, self.computed + most)
+        if self.images is not None and self.images.whole:
+            end = self.images.outside(end)
+        return max(0, end - self.computed)
+
+    def reach(self, position: int) -> int:
+        """Before which position the keys lie that one sees."""
+        if self.images is not None and self.images.whole:
+            return max([position, *(s.end for s in self.images.spans if s.first < position)])
+        return position
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +229,10 @@ class Scheduler:
         for text in sorted(prompts, key=lambda candidate: (candidate.turn, candidate.number)):
             if not left:
                 break
-            count = counts[text.number] = min(text.prompt - text.computed, left * self.piece)
+            count = text.readable(left * self.piece)
+            if not count:
+                continue  # its turn comes first in a later step
+            counts[text.number] = count
             left -= -(-count // self.piece)
             text.turn = self._turns
         return counts
@@ -247,7 +273,7 @@ class Scheduler:
 
         Each running text could take another block at once: so many stay free.
         """
-        text.contents = contents_of(text.tokens, text.prompt, self.pool.size, text.contents)
+        text.contents = text.known(self.pool.size)
         shared, computed = self._shared(text)
         missing = self.pool.needed(len(text.tokens)) - len(shared)
         if missing + len(self._running) > self.pool.free:
@@ -364,7 +390,7 @@ class Scheduler:
         filled = range(text.computed // size, computed // size)
         text.computed = computed
         if filled:
-            text.contents = contents_of(text.tokens, text.prompt, size, text.contents)
+            text.contents = text.known(size)
         for number in filled:
             self.pool.name(text.blocks[number], text.contents[number])
 

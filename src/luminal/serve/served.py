@@ -12,12 +12,13 @@ from luminal.base.errors import InputError
 from luminal.loaders.token_bytes import TokenTexts
 from luminal.models.decoder import Decoder
 from luminal.models.generate import LanguageModel
+from luminal.models.seen import Images
 from luminal.models.speculative import PromptLookup
 from luminal.models.text import Matcher, Ranked, Text
 from luminal.models.whole_texts import pooled, ranked
 from luminal.serve.engine import Engine, EngineOptions, Job
 from luminal.serve.errors import ApiError
-from luminal.serve.orders import MOST_LOGPROBS, TEXTS, Order
+from luminal.serve.orders import FILES, MOST_LOGPROBS, TEXTS, Order
 from luminal.serve.words import Words
 from luminal.serve.workshop import Workshop
 
@@ -29,9 +30,6 @@ SCORED = 128  # tokens whose logits lie in memory at a time
 class Served:
     """One model under one name. All of its programs are compiled when this is made."""
 
-    body = TEXTS
-    """The most bytes of a request, where nobody says."""
-
     def __init__(
         self,
         name: str,
@@ -42,17 +40,34 @@ class Served:
         self.name, self.tokenizer, self.context = name, loaded.tokenizer, loaded.context
         self.texts = TokenTexts(self.tokenizer)
         vocab_size = loaded.model.config.vocab_size
-        template = loaded.chat_template
-        self.words = Words(name, self.tokenizer, template, self.context, vocab_size)
+        sight = loaded.sight
+        self.sight = None if isinstance(sight, str) else sight
+        self.words = Words(
+            name,
+            self.tokenizer,
+            loaded.chat_template,
+            self.context,
+            vocab_size,
+            sight if isinstance(sight, str) else sight.processor,
+        )
         self.workshop = Workshop(self.words)
-        self.engine = Engine(loaded.model, self.tokenizer, self.context, options, draft)
+        if self.sight is not None:
+            self.sight.compile()
+        self.engine = Engine(loaded.model, self.tokenizer, self.context, options, draft, self.sight)
         graph = pooled(loaded.model, self.context, "mean")
         ranks = options.ranks
         self._pooled = ranks.compile(graph, options.backend)
         graphs = ranked(loaded.model, self.context, SCORED, min(MOST_LOGPROBS, vocab_size))
         self._read, self._ranked = (ranks.compile(graph, options.backend) for graph in graphs)
 
-    def jobs(self, order: Order, matchers: Sequence[Matcher] = ()) -> list[list[Job]]:
+    @property
+    def body(self) -> int:
+        """The most bytes of a request, where nobody says."""
+        return TEXTS if self.sight is None else FILES
+
+    def jobs(
+        self, order: Order, matchers: Sequence[Matcher] = (), images: Images | None = None
+    ) -> list[list[Job]]:
         """The jobs of an order: for each prompt those of its choices. `matchers`: what each text
         follows; none: nothing. Raises ApiError.
         """
@@ -61,14 +76,22 @@ class Served:
         follows: Sequence[Matcher | None] = [*matchers] or [None] * texts
         try:
             return [
-                [self._job(order, prompt, first + k, follows[first + k]) for k in range(count)]
+                [
+                    self._job(order, prompt, first + k, follows[first + k], images)
+                    for k in range(count)
+                ]
                 for first, prompt in zip(itertools.count(0, count), order.prompts, strict=False)
             ]
         except InputError as error:
             raise ApiError(400, str(error), "response_format", "invalid_value") from None
 
     def _job(
-        self, order: Order, prompt: tuple[int, ...], number: int, matcher: Matcher | None
+        self,
+        order: Order,
+        prompt: tuple[int, ...],
+        number: int,
+        matcher: Matcher | None,
+        images: Images | None,
     ) -> Job:
         text = Text(
             self.tokenizer,
@@ -77,6 +100,7 @@ class Served:
             order.sampling_of(number),
             order.stops,
             matcher,
+            images,
         )
         return self.engine.job(text, prompt, order.logprobs, further=number > 0)
 

@@ -3,42 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
+from luminal.loaders.image import read_sent
 from luminal.loaders.tokenizer import Tokenizer
-from luminal.models.chat_template import ChatTemplate, chat_ids
+from luminal.models.chat_template import ChatTemplate, chat_ids, chat_text, parted
 from luminal.models.constraints import GrammarMatcher, json_schema
+from luminal.models.seeing.processor import Processor
+from luminal.models.seeing.record import Prepared
 from luminal.serve.errors import ApiError, refused
+
+
+class Chat(NamedTuple):
+    """A conversation as the model reads it: ids, and what stands for vectors among them."""
+
+    ids: list[int]
+    images: list[Prepared]
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """See `luminal.serve.orders.Vocabulary`; `name` is the model's. Other processes may have it."""
+    """See `luminal.serve.orders.Vocabulary`; `name` is the model's. Other processes may have it.
+
+    `processor`: what prepares images, or why the model sees none.
+    """
 
     name: str
     tokenizer: Tokenizer
     template: ChatTemplate | None
     context: int
     vocab_size: int
+    processor: Processor | str = "the model reads text alone"
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt."""
         return self.tokenizer.encode(text)
 
+    def image(self, data: bytes, most: int) -> Prepared:
+        """An image of at most so many pixels, as the model takes it. Raises InputError."""
+        if isinstance(self.processor, str):
+            raise InputError(f"{self.processor}; send texts alone, or ask a model that sees")
+        return self.processor.prepare(read_sent(data, most))
+
     def encode_chat(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
-    ) -> list[int]:
-        """The tokens of a conversation that the assistant goes on with. Raises ApiError."""
+    ) -> Chat:
+        """A conversation that the assistant goes on with. Raises ApiError."""
         if self.template is None:
             raise refused(
                 "messages",
                 "the model has no chat template; /v1/completions needs none, and who runs the "
                 "server can give one: luminal serve --template FILE",
             )
+        functions = list(tools) or None
         try:
-            return chat_ids(self.template, self.tokenizer, messages, list(tools) or None)
+            if isinstance(self.processor, str):
+                return Chat(chat_ids(self.template, self.tokenizer, messages, functions), [])
+            parts, images = parted(messages, ())
+            text = chat_text(self.template, self.tokenizer, parts, functions)
+            return Chat(*self.processor.read(text, images, bare=True))
         except InputError as error:
             raise ApiError(400, str(error), "messages", "invalid_value") from None
 

@@ -27,7 +27,10 @@ from luminal.serve.orders import Limits
 from luminal.serve.reading import Asked, read
 from luminal.serve.words import Words
 
-NICE = 19  # steps of the engine go before all that is computed here
+NICE = {"look": 5}
+"""How far steps of the engine go before what is computed here: before all but images, which take a
+known time, and whose requests would have none left beside an engine that is never idle.
+"""
 MEMORY = 512 << 20  # bytes that a worker may take beyond what it begins with
 CPU_SECONDS = 600  # also where a library lets no other thread end the process
 
@@ -42,6 +45,9 @@ class Worker:
     def read(self, path: str, body: bytes, limits: Limits) -> Asked:
         """What a body asks for. Raises ApiError."""
         return read(path, body, self._words, limits)
+
+    look = read
+    """The same of a body that may have images."""
 
     def follow(self, schema: str, count: int) -> list[tuple[bytes, bool]]:
         """Begins `count` texts under a schema: for each what `accept` gives."""
@@ -76,6 +82,7 @@ def work(words: Words, connection: Connection) -> None:
     worker = Worker(words)
     while True:
         name, arguments = calls.get()
+        os.nice(max(0, NICE.get(name, 19) - os.nice(0)))
         try:
             answer: Any = getattr(worker, name)(*arguments)
         except LuminalError as error:
@@ -109,7 +116,8 @@ def main() -> None:
     words: Words = pickle.load(sys.stdin.buffer)
     with suppress(LuminalError):  # whoever asks for a constraint is told why there can be none
         token_table(words.tokenizer)
-    os.nice(NICE)
+    with suppress(LuminalError):  # what reads images is imported once, for all copies
+        words.image(b"", 1)
     # The collector writes into every object that it visits, and what is written to is copied for
     # each child.
     gc.freeze()

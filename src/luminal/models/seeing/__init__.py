@@ -15,6 +15,7 @@ from luminal.loaders.ggml.types import unpacked
 from luminal.models.checkpoint import Checkpoint, folder_processor, has_processor
 from luminal.models.decoder import Decoder, compute_dtype_of
 from luminal.models.families.renaming import renamed
+from luminal.models.seeing.processor import Processor
 from luminal.models.seeing.record import Seeing
 from luminal.models.seeing.sight import Sight
 
@@ -55,14 +56,17 @@ def sight_of(
         tower.load_state_dict(weights, adopt_dtypes=True)
         tower.eval()
         tower.computing(compute_dtype_of(tower, compute_dtype))
-        processor = folder_processor(checkpoint.place, "image_processor")
-        prepare = record.prepare(fields, processor, tokenizer.name_of)
+        settings = folder_processor(checkpoint.place, "image_processor")
+        token, placeholder = (
+            _id_of(fields, keys, size) for keys in (record.tokens, record.placeholders)
+        )
+        processor = Processor(
+            sees, fields, settings, tokenizer, token, tokenizer.name_of(placeholder)
+        )
+        _ = processor.prepare  # settings that are not supported are refused here
         return Sight(
             tower,
-            prepare,
-            tokenizer,
-            token=_id_of(fields, record.tokens, size),
-            placeholder=tokenizer.name_of(_id_of(fields, record.placeholders, size)),
+            processor,
             whole=record.whole,
             places=record.places,
             mode=mode,

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from luminal.base.errors import InputError, LoadError
+from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
-from luminal.loaders.shown import shown
-from luminal.loaders.tokenizer import Tokenizer
-from luminal.models.image_model import opened
-from luminal.models.seeing.record import Prepare, Prepared
+from luminal.loaders.image import as_rgb
+from luminal.models.seeing.processor import Processor
+from luminal.models.seeing.record import Prepared
 from luminal.models.seen import Images, Span
 from luminal.nn import Module
 from luminal.runtime.executable import Executable
@@ -23,36 +22,43 @@ from luminal.session.graph import Graph, compile
 if TYPE_CHECKING:
     from luminal.models.image_model import Picture
 
-KEPT = 32  # images whose vectors are kept: a chat shows the same ones at every turn
+KEPT_BYTES = 256 << 20
+"""Of vectors of the last images, which are kept: a chat shows the same ones at every turn."""
+
+
+class Look(NamedTuple):
+    """What a tower made of an image: a digest of what it took, and vectors (tokens, hidden);
+    `grid`: their rows and columns.
+    """
+
+    digest: bytes
+    vectors: Array
+    grid: tuple[int, int]
 
 
 class Sight:
-    """A vision tower with a projector, the preparation of images, and the tokens that stand for
-    them; see `luminal.models.seeing.record`. One program serves all images.
+    """A vision tower with a projector, and the processor of its prompts; see
+    `luminal.models.seeing.record`. One program serves all images.
     """
 
     def __init__(
         self,
         tower: Module,
-        prepare: Prepare,
-        tokenizer: Tokenizer,
+        processor: Processor,
         *,
-        token: int,
-        placeholder: str,
         whole: bool,
         places: Callable[[int, Sequence[Span]], Array] | None,
         mode: Any,
         backend: str,
     ) -> None:
-        self.tower, self.prepare, self.tokenizer = tower, prepare, tokenizer
-        self.token, self.placeholder = token, placeholder
+        self.tower, self.processor = tower, processor
         self.whole, self.places = whole, places
         self.mode, self.backend = mode, backend
         self._program: Executable | None = None
         self._kept: OrderedDict[bytes, Array] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"Sight({type(self.tower).__name__}, {self.placeholder!r}; {self.backend})"
+        return f"Sight({type(self.tower).__name__}, {self.processor.placeholder!r}; {self.backend})"
 
     def compile(self) -> Executable:
         """The tower's program, compiled at the first image."""
@@ -70,31 +76,56 @@ class Sight:
         bare: bool = False,
         context: int | None = None,
     ) -> tuple[list[int], Images | None]:
-        """The ids of a prompt with placeholders, and what is in their place; None without images.
+        """The ids of a prompt, and its images as a decoder takes them: None where there are none.
 
-        Of a text each placeholder becomes the tokens of its image; ids have all these tokens
-        already. `bare`: see `Tokenizer.encode`. Raises InputError where the numbers differ, and
-        for more than `context` tokens, before the tower runs.
+        See `Processor.read`, which fails before the tower runs.
         """
-        prepared = [self.prepare(opened(picture)) for picture in _listed(images)]
-        if isinstance(prompt, str):
-            ids = self.tokenizer.encode(self._expanded(prompt, prepared), bare)
-        else:
-            ids = [*prompt]
-        places = np.flatnonzero(np.array(ids) == self.token)
-        wanted = sum(image.tokens for image in prepared)
-        if len(places) != wanted:
-            raise InputError(
-                f"images: {len(prepared)} with {wanted} vectors, but the prompt has {len(places)} "
-                f"tokens of id {self.token} ({self.tokenizer.name_of(self.token)!r}), one of which "
-                "stands for each; give as many"
-            )
-        if prepared and context is not None and len(ids) > context:
-            raise InputError(
-                f"prompt: {len(ids)} tokens, but the context is {context}; {wanted} stand for "
-                "images: give fewer or smaller ones, or more context"
-            )
-        return ids, self._images(len(ids), prepared, places) if prepared else None
+        ids, prepared = self.processor.read(prompt, images, bare, context)
+        return ids, self.images(ids, [self.look(image) for image in prepared])
+
+    def look(self, prepared: Prepared) -> Look:
+        """What the tower makes of an image, once for the last of them. Raises LoadError where
+        those are not as many vectors as the image has tokens.
+        """
+        digest = _digest(prepared)
+        vectors = self._kept.pop(digest, None)
+        if vectors is None:
+            vectors = self.vectors(prepared)
+        self._kept[digest] = vectors
+        while len(self._kept) > 1 and sum(a.nbytes for a in self._kept.values()) > KEPT_BYTES:
+            self._kept.popitem(last=False)
+        return Look(digest, vectors, prepared.grid)
+
+    def images(self, ids: Sequence[int], looks: Sequence[Look]) -> Images | None:
+        """What takes the place of tokens of a prompt: the vectors of its images."""
+        if not looks:
+            return None
+        spans, used = [], 0
+        tokens = np.flatnonzero(np.array(ids) == self.processor.token)
+        for digest, vectors, grid in looks:
+            its_tokens = tokens[used : used + len(vectors)]
+            used += len(vectors)
+            # A large image is several ranges of tokens, with words between them.
+            for part in np.split(its_tokens, np.flatnonzero(np.diff(its_tokens) != 1) + 1):
+                spans.append(Span(int(part[0]), int(part[-1]) + 1, digest, grid))
+        places = None if self.places is None else self.places(len(ids), spans)
+        vectors = np.concatenate([look.vectors for look in looks])
+        return Images(vectors, (*spans,), self.whole, places)
+
+    @property
+    def together(self) -> int:
+        """So many tokens, at most, have to be read at once: those of an image whose tokens see all
+        of it, as many for each image; else 1.
+        """
+        if not self.whole:
+            return 1
+        return self.processor.prepare(as_rgb(np.zeros((8, 8, 3), np.uint8))).tokens
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What images may add to a run; see `Seen`."""
+        more = ("spans",) * self.whole + ("places",) * (self.places is not None)
+        return ("rows", "vectors", *more)
 
     def vectors(self, prepared: Prepared) -> Array:
         """The vectors (count, hidden) of an image."""
@@ -107,47 +138,6 @@ class Sight:
                 "vectors of it; config.json and the processor's settings are of different models"
             )
         return vectors
-
-    def _expanded(self, prompt: str, prepared: Sequence[Prepared]) -> str:
-        """The prompt with the tokens of images for their placeholders."""
-        first, *others = prompt.split(self.placeholder)
-        if len(others) != len(prepared):
-            raise InputError(
-                f"images: there are {len(prepared)}, but the prompt has {len(others)} "
-                f"placeholders; write {self.placeholder!r} once for each image, or use chat"
-            )
-        pairs = zip(prepared, others, strict=True)
-        return first + "".join(image.text + after for image, after in pairs)
-
-    def _images(self, count: int, prepared: Sequence[Prepared], tokens: Array) -> Images:
-        """What takes the place of these tokens of a text of `count`."""
-        vectors, spans, used = [], [], 0
-        for image in prepared:
-            digest = _digest(image)
-            vectors.append(self._remembered(digest, image))
-            its_tokens = tokens[used : used + image.tokens]
-            used += image.tokens
-            # A large image is several ranges of tokens, with words between them.
-            for part in np.split(its_tokens, np.flatnonzero(np.diff(its_tokens) != 1) + 1):
-                spans.append(Span(int(part[0]), int(part[-1]) + 1, digest, image.grid))
-        places = None if self.places is None else self.places(count, spans)
-        return Images(np.concatenate(vectors), (*spans,), self.whole, places)
-
-    def _remembered(self, digest: bytes, prepared: Prepared) -> Array:
-        """The vectors of an image, made once for the last few of them."""
-        vectors = self._kept.pop(digest, None)
-        if vectors is None:
-            vectors = self.vectors(prepared)
-        self._kept[digest] = vectors
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return vectors
-
-
-def _listed(images: Any) -> Sequence[Any]:
-    if not isinstance(images, list | tuple):
-        raise InputError(f"images: {shown(images)} is no list; give a list of images")
-    return images
 
 
 def _digest(prepared: Prepared) -> bytes:
