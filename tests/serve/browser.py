@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -26,10 +27,13 @@ class Page:
     def __init__(self, to: IO[bytes], back: IO[bytes], url: str) -> None:
         self._to, self._back = to, back
         self._count = 0
+        self.errors: list[str] = []  # of scripts and of the console, since the page was opened
         self._session: str | None = None
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
+        for domain in ("Runtime", "Log"):
+            self._call(f"{domain}.enable")
         self._call("Page.navigate", url=url)
         self.wait("document.readyState == 'complete'")
 
@@ -50,6 +54,22 @@ class Page:
             )
             time.sleep(0.05)
 
+    def resize(self, width: int, height: int) -> None:
+        """To a window of so many pixels."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                   deviceScaleFactor=1, mobile=False)  # fmt: skip
+
+    def press(self, key: str, *, shift: bool = False) -> None:
+        """A key, as a person does: "Enter", "ArrowDown", "/"."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        for kind in ("keyDown", "keyUp"):
+            self._call("Input.dispatchKeyEvent", type=kind, key=key, modifiers=8 * shift,
+                       **({"text": text} if kind == "keyDown" and text else {}))  # fmt: skip
+
+    def picture(self) -> bytes:
+        """What is in sight, as PNG."""
+        return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
+
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._count += 1
         message = {"id": self._count, "method": method, "params": parameters}
@@ -62,6 +82,18 @@ class Page:
                 assert "error" not in answer, answer
                 result: dict[str, Any] = answer["result"]
                 return result
+            self._note(answer)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        """Keeps what went wrong in the page."""
+        told = event.get("params", {})
+        if event.get("method") == "Runtime.exceptionThrown":
+            details = told["exceptionDetails"]
+            self.errors.append(details.get("exception", details).get("description", str(details)))
+        elif event.get("method") == "Log.entryAdded" and told["entry"]["level"] == "error":
+            self.errors.append(told["entry"]["text"])
+        elif event.get("method") == "Runtime.consoleAPICalled" and told["type"] == "error":
+            self.errors.append(str(told["args"]))
 
     def _read(self) -> bytes:
         found = bytearray()
