@@ -40,13 +40,13 @@ def page(document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_views(page: Page, width: int):
+def test_views(page: Page, width: int) -> None:
     page.resize(width, 800)
     for view in looks.VIEWS:
         looks.check(page, view)
 
 
-def test_what_is_selected_is_seen_in_all_stages(page: Page, document: dict[str, Any]):
+def test_what_is_selected_is_seen_in_all_stages(page: Page, document: dict[str, Any]) -> None:
     """Against the document: nodes of a stage are marked where their "of" meets the selection."""
     page.resize(1600, 900)
     page.value("clear()")
@@ -76,7 +76,7 @@ def test_what_is_selected_is_seen_in_all_stages(page: Page, document: dict[str, 
     page.value("clear()")
 
 
-def test_nothing_of_a_program_is_markup(page: Page):
+def test_nothing_of_a_program_is_markup(page: Page) -> None:
     for view in looks.VIEWS:
         looks.show(page, view)
         page.value("select('value', 0); select('kernel', 0); select('buffer', 0)")
@@ -87,7 +87,7 @@ def test_nothing_of_a_program_is_markup(page: Page):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_colours_have_contrast(page: Page, theme: str):
+def test_colours_have_contrast(page: Page, theme: str) -> None:
     """4.5 for text and 3 for shapes: WCAG 2.2, AA."""
     page.value(f"setTheme({theme!r})")
     page.value("['good', 'wrong'].forEach(name => { const probe = document.createElement('i');"
@@ -98,7 +98,7 @@ def test_colours_have_contrast(page: Page, theme: str):
     assert {pair: n for pair, n in shapes.items() if n < 3} == {}
 
 
-def test_numbers_are_in_units_of_people(page: Page):
+def test_numbers_are_in_units_of_people(page: Page) -> None:
     seconds = {1.0237: "1.02 s", 0.99951: "1.00 s", 0.9994: "999 ms", 311e-6: "311 us",
                9.996e-6: "10.0 us", 1e-9: "1.00 ns", -2.5e-3: "-2.50 ms", 0: "0 s"}  # fmt: skip
     assert page.value(f"{json.dumps([*seconds])}.map(duration)") == [*seconds.values()]
@@ -108,7 +108,7 @@ def test_numbers_are_in_units_of_people(page: Page):
     assert page.value(f"{json.dumps([*shares])}.map(percent)") == [*shares.values()]
 
 
-def test_boxes_lie_below_what_they_read_and_beside_each_other(page: Page):
+def test_boxes_lie_below_what_they_read_and_beside_each_other(page: Page) -> None:
     draw = random.Random(0)
     for count in (1, 2, 60):
         pairs = {(draw.randrange(n), n) for n in range(1, count) for _ in range(2)}
@@ -126,10 +126,10 @@ def test_boxes_lie_below_what_they_read_and_beside_each_other(page: Page):
 
 
 @pytest.mark.long
-def test_without_what_was_not_made_views_say_so(tmp_path: Path):
+def test_without_what_was_not_made_views_say_so(tmp_path: Path) -> None:
     """A document of a graph alone, as of a compile without a profile or search."""
     made = made_up.document(40, 1)
-    absent = {"kernels": [], "launches": [], "stages": [], "memory": None, "peaks": None,
+    absent: dict[str, Any] = {"kernels": [], "launches": [], "stages": [], "memory": None, "peaks": None,
               "run_seconds": None, "spellings": [], "search": None, "other": None,
               "timeline": {"run": [], "compile": [], "search": []}}  # fmt: skip
     notes = {"spellings": "They are kept where --spellings is given."}
