@@ -129,9 +129,9 @@ def test_boxes_lie_below_what_they_read_and_beside_each_other(page: Page) -> Non
 def test_without_what_was_not_made_views_say_so(tmp_path: Path) -> None:
     """A document of a graph alone, as of a compile without a profile or search."""
     made = made_up.document(40, 1)
-    absent: dict[str, Any] = {"kernels": [], "launches": [], "stages": [], "memory": None, "peaks": None,
-              "run_seconds": None, "spellings": [], "search": None, "other": None,
-              "timeline": {"run": [], "compile": [], "search": []}}  # fmt: skip
+    nothing = dict.fromkeys(("memory", "peaks", "run_seconds", "search", "other"))
+    no_list: dict[str, Any] = {name: [] for name in ("kernels", "launches", "stages", "spellings")}
+    absent = {**nothing, **no_list, "timeline": {"run": [], "compile": [], "search": []}}
     notes = {"spellings": "They are kept where --spellings is given."}
     with looks.opened({**made, **absent, "notes": notes}, tmp_path) as page:
         for view in looks.VIEWS:
