@@ -92,7 +92,7 @@ def _switch(text: str) -> bool:
     ]
 
 
-def _directory(text: str) -> Path:
+def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()  # and so it stays, wherever the process goes
 
 
@@ -116,7 +116,7 @@ FLAGS: dict[str, Flag] = {
         ),
         Flag(
             "LUMINAL_CACHE_DIR",
-            _directory,
+            _path,
             lambda: platformdirs.user_cache_path("luminal"),
             "takes the path of a directory",
             "where compiled kernels are kept between processes",
@@ -189,10 +189,17 @@ FLAGS: dict[str, Flag] = {
         ),
         Flag(
             "LUMINAL_GRAPHVIZ",
-            _directory,
+            _path,
             lambda: None,
             "takes the path of a directory",
             "where pictures of e-graphs (DOT) are written",
+        ),
+        Flag(
+            "LUMINAL_TRACE",
+            _path,
+            lambda: None,
+            "takes the path of a file",
+            "where this process and those it starts write what they do: compiles, searches, runs",
         ),
         Flag(
             "LUMINAL_PRINT_REJECT",
@@ -224,7 +231,7 @@ def get(name: Literal["LUMINAL_DISPATCH"]) -> str | None: ...
 @overload
 def get(name: Literal["LUMINAL_COLLECTIVE_TIMEOUT"]) -> float: ...
 @overload
-def get(name: Literal["LUMINAL_GRAPHVIZ"]) -> Path | None: ...
+def get(name: Literal["LUMINAL_GRAPHVIZ", "LUMINAL_TRACE"]) -> Path | None: ...
 @overload
 def get(
     name: Literal[

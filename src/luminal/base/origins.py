@@ -80,6 +80,12 @@ def module_of(origin: Recorded) -> tuple[str, str]:
     return _parsed(origin.module)
 
 
+def lines_of(origins: Iterable[Recorded | None]) -> tuple[tuple[str, int], ...]:
+    """The lines where it was recorded, each once: the path of a file and a number."""
+    lines = (origin.line for origin in filter(None, origins))
+    return tuple(dict.fromkeys((line.file, line.number) for line in lines if line.file))
+
+
 def _split(origin: Recorded) -> tuple[str, str]:
     """The path of the module and its class."""
     path, kind = _parsed(origin.module)

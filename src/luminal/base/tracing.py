@@ -1,11 +1,11 @@
-"""Timing spans of a compile, and the printing behind LUMINAL_DEBUG.
+"""Timing spans of a compile, for reports and for LUMINAL_TRACE; and what LUMINAL_DEBUG prints.
 
     with tracing.record() as spans:
         with tracing.span("lower"):
             ...
     spans[0].name, spans[0].seconds, spans[0].depth
 
-A span outside `record` costs one context lookup and is dropped.
+A span outside `record` is only in the file that LUMINAL_TRACE names, if any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from luminal.base import config
+from luminal.base import config, trace_file
 from luminal.base.records import dataclass
 
 
@@ -55,19 +55,20 @@ def record() -> Iterator[list[Span]]:
 @contextmanager
 def span(name: str) -> Iterator[None]:
     """Time the block under `name`, nested in the span around it."""
-    recording = _current.get()
-    if recording is None:
-        yield
-        return
+    recording, file = _current.get() or _Recording([]), trace_file.current()
     entry = Span(name, recording.depth)
     recording.spans.append(entry)
     recording.depth += 1
+    if file is not None:
+        file.write(begin=name, at=time.perf_counter_ns())
     start = entry.start = time.perf_counter()
     try:
         yield
     finally:
         entry.seconds = time.perf_counter() - start
         recording.depth -= 1
+        if file is not None:
+            file.write(end=name, at=time.perf_counter_ns())
 
 
 def self_seconds(spans: list[Span]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -29,8 +30,9 @@ from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities
 from luminal.program.task_list import Stamped
-from luminal.runtime import task_trace
+from luminal.runtime import device_clocks, task_trace
 from luminal.runtime.by_host import ByHost, carries
+from luminal.runtime.clocks import Clocked
 from luminal.runtime.collectives.communicator import Communicator
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_array import DeviceArray
@@ -272,11 +274,9 @@ class BoundDevice:
         """Queues a run with the addresses of arrays on the device, and arrays of the host, which
         have their outputs when this returns.
         """
-        table = self._table
-        at = [(number, inputs[k]) for number, k in table.read_at]
-        at += [(number, outputs[k]) for number, k in table.written_at]
-        queued = self._queue(inputs, outputs, is_waited_for=table.waits, at=at)
-        if table.waits:
+        waits, at = self._table.waits, self._where(inputs, outputs)
+        queued = self._queue(inputs, outputs, is_waited_for=waits, at=at)
+        if waits:
             queued.check()
 
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
@@ -307,22 +307,51 @@ class BoundDevice:
         run once more, as that: their tasks are in the reports from then on.
         """
         times = np.zeros((runs, len(self._runner.sites)))
+        for row in times:
+            for site, seconds in self._marked(inputs, outputs):
+                row[site] += seconds
+        if self._runner.dispatch == "one":
+            self._tasks = self._traced(inputs, outputs)
+        return times
+
+    def clocked(self, inputs: Sequence[Any], outputs: Sequence[Any], at: bool = False) -> Clocked:
+        """A run with a mark after every launch, or with the times of the groups of one kernel. The
+        device's clock is not the host's: its last moment is taken for that in which the run was
+        known to be over.
+        """
+        where = self._where(inputs, outputs) if at else ()
+        called = time.perf_counter_ns()
+        if self._runner.dispatch == "one":
+            tick = self._runner.device.driver.tick
+            bars = device_clocks.of_groups(self._stamped(inputs, outputs, where), tick)
+        else:
+            bars = device_clocks.of_marks(self._marked(inputs, outputs, where))
+        return device_clocks.aligned(bars, called, time.perf_counter_ns())
+
+    def _marked(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], at: Sequence[tuple[int, int]] = ()
+    ) -> list[tuple[int, float]]:
+        """A run with a mark after every launch: the launches' sites and the device's seconds."""
         marks: list[tuple[int, Mark]] = []
 
         def walk(driver: Driver, listing: Listing) -> None:
-            marks[:] = [(-1, driver.mark())]
+            marks.append((-1, driver.mark()))
             for site, call in listing.calls:
                 driver.put(call)
                 marks.append((site, driver.mark()))
 
-        for row in times:
-            self._queue(inputs, outputs, walk, is_waited_for=True).check()
-            with self._runner.device.entered() as driver:
-                for (_, first), (site, last) in itertools.pairwise(marks):
-                    row[site] += driver.seconds(first, last)
-        if self._runner.dispatch == "one":
-            self._tasks = self._traced(inputs, outputs)
-        return times
+        self._queue(inputs, outputs, walk, is_waited_for=True, at=at).check()
+        with self._runner.device.entered() as driver:
+            return [
+                (site, driver.seconds(first, last))
+                for (_, first), (site, last) in itertools.pairwise(marks)
+            ]
+
+    def _where(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Sequence[tuple[int, int]]:
+        """The buffers of a run by address, and where they lie."""
+        table = self._table
+        read = [(number, inputs[k]) for number, k in table.read_at]
+        return [*read, *((number, outputs[k]) for number, k in table.written_at)]
 
     def report(self) -> Report:
         """The launches of one run."""
@@ -335,15 +364,22 @@ class BoundDevice:
 
     def _traced(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[TaskTime, ...]:
         """Runs with the launches joined as they are, and what each group says of its tasks."""
+        rows = self._runner.sites.report(self._values)
+        stamped = self._stamped(inputs, outputs)
+        return task_trace.tasks(stamped, rows, self._runner.device.driver.tick)
+
+    def _stamped(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], at: Sequence[tuple[int, int]] = ()
+    ) -> list[Stamped]:
+        """A run with the launches joined as they are, and what each group wrote of its tasks."""
         stamped: list[Stamped] = []
 
         def walk(driver: Driver, listing: Listing) -> None:
             assert listing.joined is not None
             stamped.extend(listing.joined.put_timed(driver))
 
-        self._queue(inputs, outputs, walk, is_waited_for=True).check()
-        rows = self._runner.sites.report(self._values)
-        return task_trace.tasks(stamped, rows, self._runner.device.driver.tick)
+        self._queue(inputs, outputs, walk, is_waited_for=True, at=at).check()
+        return stamped
 
     def _workspace(self, size: int) -> DeviceBuffer:
         """The runner's workspace; a MemoryError says what of it is largest."""

@@ -124,7 +124,7 @@ class Executable:
         self._input_names = tuple(spec.name for spec in self._inputs)
         self._checks = tuple((self._leaves.slots[use.name], use) for use in index_inputs(graph))
         self._bindings = Bindings(
-            self._variants, self._signature, self._sources, self._outputs, self._checks
+            self._variants, self._signature, self._sources, self._outputs, self._checks, title
         )
         self._lock = forks.rlock()
         self._given: Sequence[Array | None] = [None] * len(self._inputs)  # by calls, for good

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeAlias
 from weakref import WeakValueDictionary
 
-from luminal.base import forks
+from luminal.base import forks, tracing
 from luminal.base.dtypes import uint8
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
@@ -147,7 +147,8 @@ class Prologue(Generic[B]):
             read = {n for launch in launches for n, _ in accesses(launch)} & {*self._weights}
             # Other weights may have no memory at all.
             used = self.buffers.keys() - self._weights.keys() | read
-            self._derive(launches, {n: self.buffers[n].held() for n in used})
+            with tracing.span("prologue"):
+                self._derive(launches, {n: self.buffers[n].held() for n in used})
             for number, buffer in fresh.items():
                 self._derived[number].buffer = buffer
                 self._derived[number].versions = self._made[number].versions()

@@ -32,6 +32,8 @@ class KernelRow:
     seconds: float | None = None  # of all trips, where a profile was made
     origin: str = ""
     """Where what it computes was recorded: modules, operations and lines of the user."""
+    lines: tuple[tuple[str, int], ...] = ()
+    """The user's lines, as paths of files and numbers."""
 
     @property
     def name(self) -> str:
@@ -308,7 +310,7 @@ class Report:
 
     def to_json(self) -> str:
         """The report as JSON; docs/inspecting.md lists the keys."""
-        return json.dumps(self._facts(), indent=2)
+        return json.dumps(self.facts(), indent=2)
 
     def html(self, path: str | Path | None = None) -> str:
         """The report as one HTML page that needs nothing else; written to `path` if given."""
@@ -330,7 +332,8 @@ class Report:
             Path(path).write_text(events, encoding="utf-8")
         return events
 
-    def _facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
+        """What `to_json` writes, as Python has it."""
         return {
             "format": JSON_FORMAT,
             "dims": self.dims,

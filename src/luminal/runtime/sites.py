@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal.base.lines import Recorded
-from luminal.base.origins import described
+from luminal.base.origins import described, lines_of
 from luminal.base.records import dataclass
 from luminal.program.launch_list import CollectiveLaunch, KernelLaunch, Launch, LoopLaunch
 from luminal.program.quantities import Quantities
@@ -78,6 +78,7 @@ class Sites:
                 values[site.flops],
                 values[site.bytes],
                 origin=described(site.origins),
+                lines=lines_of(site.origins),
             )
             for site in self._sites
         )

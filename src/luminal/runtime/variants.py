@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from luminal.base import trace_file
 from luminal.base.errors import DimError
 from luminal.base.records import dataclass
 from luminal.hlir.index_inputs import IndexInput
+from luminal.runtime import traced
 from luminal.runtime.binding import Bound, Dims, Interval, Signature
 from luminal.runtime.dim_sources import DimSources, Shapes
 from luminal.runtime.outputs import OutputPlan, Outputs
@@ -62,11 +64,14 @@ class Bindings:
         sources: DimSources,
         outputs: Outputs,
         checks: tuple[IndexCheck, ...],
+        title: str = "",
     ) -> None:
         self._variants, self._signature, self._sources = variants, signature, sources
         self._outputs, self._checks = outputs, checks
         self._names = tuple(spec.name for spec in signature.inputs)
         self._known: OrderedDict[_Key, Binding] = OrderedDict()
+        self._title = title
+        self._trace = trace_file.current()
         self.last: Binding | None = None
 
     def clear(self) -> None:
@@ -106,6 +111,9 @@ class Bindings:
     def _new(self, key: _Key, bound: Bound) -> Binding:
         dims, values = bound
         plans, runner = self._outputs.plan(dims, values), self.bound(dims)
+        if self._trace is not None:
+            program = traced.Program(self._trace, self._title, runner, self.variant(dims).runner)
+            runner = traced.with_trace(runner, program)
         shapes, *beside = key
         if any(beside) or not isinstance(runner, Recognizing):
             return Binding(key, dims, plans, runner, STRANGER, self._checks)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from luminal.base import config
+from luminal.base import config, trace_file
 from luminal.runtime.report import UNSEEN, Best, Foresight, Rejected, SideSummary
 from luminal.search.learned import correlation
 
@@ -23,6 +24,7 @@ class Log:
 
     def __init__(self, progress: bool | None, limit_seconds: float | None, most: int) -> None:
         self.start = time.monotonic()
+        self._trace = trace_file.current()
         self.tried_by = dict.fromkeys((STRUCTURE, SCHEDULES), 0)
         self.seconds_of = dict.fromkeys((STRUCTURE, SCHEDULES), 0.0)
         self.kernels_built = 0
@@ -47,6 +49,15 @@ class Log:
         """The number of candidates that were timed."""
         return sum(self.tried_by.values())
 
+    @contextmanager
+    def trying(self, note: str) -> Iterator[None]:
+        """The block times a candidate."""
+        if self._trace is not None:
+            self._trace.write(begin=f"candidate: {note}", at=time.perf_counter_ns())
+        yield
+        if self._trace is not None:
+            self._trace.write(end=f"candidate: {note}", at=time.perf_counter_ns())
+
     def tried(self, side: str, count: int = 1) -> None:
         """So many more candidates of a side were timed."""
         self.tried_by[side] += count
@@ -60,6 +71,8 @@ class Log:
         """A candidate was given up; `reason` in words that many share."""
         count, first = self._rejected.get(reason, (0, example))
         self._rejected[reason] = count + 1, first
+        if self._trace is not None:
+            self._trace.write(rejected=reason, example=example, at=time.perf_counter_ns())
         if config.get("LUMINAL_PRINT_REJECT"):
             print(f"rejected: {reason}: {example}", file=sys.stderr)
         self._show()
@@ -86,6 +99,9 @@ class Log:
     def best(self, seconds: float) -> None:
         """The fastest program so far takes so long."""
         self.history.append(Best(self.seconds, self.candidates, seconds))
+        if self._trace is not None:
+            told = {"best": seconds, "candidates": self.candidates}
+            self._trace.write(**told, at=time.perf_counter_ns())
         self._show()
 
     def rejected(self) -> tuple[Rejected, ...]:

@@ -325,7 +325,8 @@ class Strategy:
             if self.is_over():
                 break
             self.seen.add(candidate.text)
-            self.measure(candidate, note, side)
+            with self.log.trying(note):
+                self.measure(candidate, note, side)
         return self.best is not before
 
     def measure(self, candidate: Candidate, note: str, side: str) -> None:

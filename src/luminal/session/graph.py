@@ -262,7 +262,8 @@ def _compiled(
     placed: OnMesh | None = None,
 ) -> Executable:
     # a search takes long and leaves cycles behind
-    with nullcontext() if plan.mode.is_search else garbage.held():
+    held = nullcontext() if plan.mode.is_search else garbage.held()
+    with held, tracing.span(f"compile {graph.name} for {plan.backend.name}"):
         executable = _executable(graph, frozen, choices, plan, placed)
     if config.get("LUMINAL_DEBUG") >= 2:
         tracing.debug(2, str(executable.report()))

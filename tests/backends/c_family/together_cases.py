@@ -25,6 +25,7 @@ from luminal.base.errors import CompileError, DeviceError
 from luminal.runtime import together
 from luminal.runtime.executable import Executable
 from luminal.runtime.report import Report, TaskTime
+from luminal.runtime.trace import read
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case, random_case
 from tests.long_share import mostly_long
@@ -130,6 +131,17 @@ def test_one_kernel_gives_the_bits_of_the_list(name: str) -> None:
         assert runs(name, "one", hold) == expected
         assert calls("cooperative") > before[1]
         assert calls("launch") - before[0] < launches
+
+
+def test_a_trace_of_one_kernel_has_its_groups_and_its_bits(tmp_path: Path) -> None:
+    with config.override(LUMINAL_TRACE=tmp_path / "one.trace"):
+        assert runs("states", "one", count=4) == runs("states", "list", count=4)
+    one, listed = read(tmp_path / "one.trace").programs
+    assert (one.dispatch, listed.dispatch) == ("one", "list")
+    for run in one.clocked:
+        assert {bar.track for bar in run.bars} > {"group 0"}
+        assert {bar.site for bar in run.bars} == {*range(len(one.kernels))}
+        assert sum(run.seconds(len(one.kernels))) == pytest.approx(run.parts.launches)
 
 
 WAYS = ("list", "graph", "one")

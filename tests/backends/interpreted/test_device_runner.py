@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.base import config
 from luminal.base.errors import CompileError, LuminalError
 from luminal.memory.arrays import HOST
 from luminal.memory.state import State
 from luminal.runtime.device import Device
 from luminal.runtime.driver import DeviceError
+from luminal.runtime.trace import read
 from tests.backends.interpreted.devices import (
     CountingDriver,
     accumulating,
@@ -250,6 +253,23 @@ def test_a_profile_has_the_devices_seconds_and_leaves_states() -> None:
     memory = exe.memory_report()
     assert memory.state_bytes == before.nbytes
     assert memory.arena_bytes > 0
+
+
+def test_a_trace_has_the_streams_launches_and_changes_nothing(tmp_path: Path) -> None:
+    outputs = []
+    for flag in ({}, {"LUMINAL_TRACE": tmp_path / "device.trace"}):
+        state = State((WIDTH,), name="sum")
+        with config.override(**flag):
+            exe = compiled_on(made()[0], accumulating(state, (WIDTH,)))
+            outputs.append([np.array(exe(x=X)["y"]) for _ in range(6)])
+    np.testing.assert_array_equal(*outputs)
+    (program,) = read(tmp_path / "device.trace").programs
+    assert (program.count, len(program.clocked)) == (6, 3)
+    for run in program.clocked:
+        assert [bar.site for bar in run.bars] == [*range(len(program.kernels))]
+        assert {bar.track for bar in run.bars} == {"stream"}
+        assert run.bars[-1].end == pytest.approx(run.returned)
+        assert sum(run.seconds(len(program.kernels))) == pytest.approx(run.parts.launches)
 
 
 def test_a_kernel_reads_what_the_last_binding_told_it() -> None:

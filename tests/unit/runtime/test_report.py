@@ -161,7 +161,7 @@ def test_json_has_stable_keys() -> None:
     ]  # fmt: skip
     assert set(facts["kernels"][0]) == {
         "label", "kernel", "trips", "chunks", "flops", "bytes", "seconds", "share", "bound",
-        "roofline", "origin",
+        "roofline", "origin", "lines",
     }  # fmt: skip
     assert facts["kernels"][1]["bound"] == "cache"
     assert facts["kernels"][2]["seconds"] == 8e-6

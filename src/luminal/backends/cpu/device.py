@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO
@@ -9,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from luminal.backends.cpu import kernels, peaks, team
+from luminal.backends.cpu.clocked import Bars
 from luminal.backends.cpu.collective_calls import codes
 from luminal.backends.cpu.frame import Frame
 from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
@@ -30,6 +32,7 @@ from luminal.program import verify
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
+from luminal.runtime.clocks import Clocked
 from luminal.runtime.interface import Interface, Intervals
 from luminal.runtime.on_ranks import Ranks, text_of
 from luminal.runtime.placements import Placements
@@ -225,11 +228,7 @@ class BoundCpu:
             self._prepare()
         if self._poisons:
             self._poison()
-        table, slots = frame.table, frame.slots
-        for entry, k in table.inputs:
-            slots[entry] = inputs[k]
-        for entry, k in table.outputs:
-            slots[entry] = outputs[k]
+        frame.point_at(inputs, outputs)
         self._enter(frame.record_address)
         self._finish()
 
@@ -254,6 +253,30 @@ class BoundCpu:
             self._enter(record.ctypes.data)
             self._finish()
         return nanoseconds[:, launches["kind"] == KERNEL] * 1e-9
+
+    def clocked(self, inputs: Sequence[Any], outputs: Sequence[Any], at: bool = False) -> Clocked:
+        """A run with a barrier after every launch, in which each thread notes when it worked."""
+        self._prepare()
+        if self._poisons:
+            self._poison(() if at else outputs)
+        frame = self._frame
+        if at:
+            frame.point_at(inputs, outputs)
+        else:
+            self._point(frame.record_address, inputs, outputs)
+        nanoseconds = np.zeros(len(frame.rows.launches), np.int64)
+        bars = Bars(frame.threads, self._launches)
+        record = bars.given_to(frame.timed_record(nanoseconds))
+        called = time.perf_counter_ns()
+        self._enter(record.ctypes.data)
+        returned = time.perf_counter_ns()
+        self._finish()
+        return bars.read(frame.rows.launches, called, returned)
+
+    @cached_property
+    def _launches(self) -> int:
+        """The launches of a run, those in Loops with all their trips."""
+        return sum(row.trips for row in self._runner.sites.report(self._values))
 
     def report(self) -> Report:
         """The launches of one run."""
@@ -355,6 +378,10 @@ class BoundPython(BoundCpu):
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         with self._runner.python.alone():
             return super().profile(inputs, outputs, runs)
+
+    def clocked(self, inputs: Sequence[Any], outputs: Sequence[Any], at: bool = False) -> Clocked:
+        with self._runner.python.alone():
+            return super().clocked(inputs, outputs, at)
 
     def _call(self, entry: Callable[[int], Any], record: int) -> None:
         self._runner.python.enter(entry, record, self._frame.rows.launches, self._python_calls)

@@ -234,6 +234,7 @@ class Exported:
             "launches": words, "n": launches, "table": table, "slot_refs": slots,
             "scratch": f"@{scratch}", "scratch_stride": 0, "max_threads": 1, "times": 0,
             "wakes": int(saving >= runner.worth(awake=False)), "places": 0, "n_places": 0,
+            "bars": 0, "bar_room": 0,
         }  # fmt: skip
         assert RUN.names is not None
         run = self._table(f"run{number}", [record[name] for name in RUN.names], constant=False)

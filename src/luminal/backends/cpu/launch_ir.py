@@ -48,6 +48,8 @@ RUN = np.dtype(
         ("wakes", "i8"),  # 0: only workers that are awake join
         ("places", "u8"),  # address of (entry of the table, number of an array) for `point`
         ("n_places", "i8"),
+        ("bars", "u8"),  # of each member: a count, and room for so many bars (`Bars`)
+        ("bar_room", "i8"),
     ]
 )
 """What the native entry takes: one run of one program."""

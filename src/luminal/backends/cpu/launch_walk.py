@@ -21,7 +21,8 @@ a few calls of a kernel, of which the last ones are short, so that members end t
 
 *Profile.* Where the run record has `times`, every launch waits for those before it, and the
 caller adds the nanoseconds since the last one was done to the kernel's row of `times`: the rows
-add up to the run. No member works before all have entered it and the clock has been read.
+add up to the run. No member works before all have entered it and the clock has been read. Where
+the record has `bars` as well, each member notes there what it did of a launch and when.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from __future__ import annotations
 WALK_IR = """
 %Launch = type { i32, i32, ptr, i64, i64, i64, ptr, i64 }
 %SlotRef = type { i64, i64, i64, i64, i64, i64 }
-%Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr, i64, ptr, i64 }
+%Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr, i64, ptr, i64, ptr, i64 }
 %Place = type { i64, i64 }
 
 declare i64 @llvm.umax.i64(i64, i64)
@@ -96,8 +97,46 @@ exit:
   ret void
 }
 
-; Run what member can claim of a launch; all of it, where it is alone.
-define internal void @launch(ptr %run, ptr %launch, ptr %iterations, ptr %team, i64 %member,
+; Note in a member's bars, where there is room, when it ran chunks of a launch.
+define internal void @note_bar(ptr %run, i64 %member, i64 %launch, i64 %chunks, i64 %start) {
+entry:
+  %bars.at = getelementptr %Run, ptr %run, i64 0, i32 11
+  %room.at = getelementptr %Run, ptr %run, i64 0, i32 12
+  %bars = load ptr, ptr %bars.at
+  %room = load i64, ptr %room.at
+  %words = mul i64 %room, 4
+  %stride = add i64 %words, 1
+  %offset = mul i64 %stride, %member
+  %count.at = getelementptr i64, ptr %bars, i64 %offset
+  %worked = icmp ne i64 %chunks, 0
+  %kept = icmp ne i64 %room, 0
+  %wanted = and i1 %worked, %kept
+  br i1 %wanted, label %look, label %exit
+look:
+  %end = call i64 @nanoseconds()
+  %count = load i64, ptr %count.at
+  %count.next = add i64 %count, 1
+  store i64 %count.next, ptr %count.at
+  %fits = icmp ult i64 %count, %room
+  br i1 %fits, label %write, label %exit
+write:
+  %before = mul i64 %count, 4
+  %first = add i64 %before, 1
+  %launch.at = getelementptr i64, ptr %count.at, i64 %first
+  %chunks.at = getelementptr i64, ptr %launch.at, i64 1
+  %start.at = getelementptr i64, ptr %launch.at, i64 2
+  %end.at = getelementptr i64, ptr %launch.at, i64 3
+  store i64 %launch, ptr %launch.at
+  store i64 %chunks, ptr %chunks.at
+  store i64 %start, ptr %start.at
+  store i64 %end, ptr %end.at
+  br label %exit
+exit:
+  ret void
+}
+
+; Run what member can claim of a launch; all of it, where it is alone. Return how many chunks.
+define internal i64 @launch(ptr %run, ptr %launch, ptr %iterations, ptr %team, i64 %member,
                              i64 %size, i64 %base, i64 %grid) {
 entry:
   %table.at = getelementptr %Run, ptr %run, i64 0, i32 2
@@ -204,7 +243,8 @@ count.up:
   call void @report(ptr %team, i64 %done, i64 %finish)
   br label %exit
 exit:
-  ret void
+  %ran = phi i64 [%grid, %all], [0, %tally], [%done, %count.up]
+  ret i64 %ran
 }
 
 ; Walk the launch list as a member of the team, which is null for who is alone; `self` is the block
@@ -281,8 +321,16 @@ peek: ; who comes late passes by: so much is done only where all of this is clai
   %is.done = icmp uge i64 %done, %finish
   br i1 %is.done, label %launched, label %work
 work:
-  call void @launch(ptr %run, ptr %launch, ptr %iterations, ptr %team, i64 %member, i64 %size,
-                    i64 %base, i64 %grid)
+  br i1 %timed, label %clocked, label %plain
+plain:
+  %ran = call i64 @launch(ptr %run, ptr %launch, ptr %iterations, ptr %team, i64 %member,
+                          i64 %size, i64 %base, i64 %grid)
+  br label %launched
+clocked:
+  %work.start = call i64 @nanoseconds()
+  %worked = call i64 @launch(ptr %run, ptr %launch, ptr %iterations, ptr %team, i64 %member,
+                             i64 %size, i64 %base, i64 %grid)
+  call void @note_bar(ptr %run, i64 %member, i64 %pc, i64 %worked, i64 %work.start)
   br label %launched
 launched:
   %noting = and i1 %timed, %caller

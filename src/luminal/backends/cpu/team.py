@@ -192,6 +192,8 @@ def run_record(
                 wakes,
                 places.ctypes.data,
                 len(places),
+                0,
+                0,
             )
         ],
         dtype=RUN,
