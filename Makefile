@@ -37,6 +37,7 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.lint.docstrings
+	@$(BIN)/python -m tests.lint.language
 	@$(BIN)/python -m tests.lint.unused
 	@$(BIN)/python -m tests.lint.tolerances
 	@$(BIN)/python -m tests.lint.platforms

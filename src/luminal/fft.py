@@ -1,7 +1,7 @@
 """Discrete Fourier transforms under the names of torch.fft, as products of matrices.
 
 A transform of n = a * b elements is one of a and one of b with a factor between them (Cooley and
-Tukey 1965), so all that is computed is products with matrices of at most `MOST` rows, which the
+Tukey 1965). So all that is computed is products with matrices of at most `MOST` rows, which the
 compiler is good at. A prime above `MOST` is a convolution of a length that is a power of 2
 (Bluestein 1970). Factors are made in float64 and rounded once, from exponents that are reduced
 exactly. Extents along which is transformed are literal; what is transformed has gradients.

@@ -44,8 +44,9 @@ def vmap(
     """`function`, which takes single examples, as a function of batches: `vmap(f)(xs)`.
 
     Arguments are trees (tuples, lists, dicts) of Tensors. `in_dims` says along which dim each holds
-    its examples: an int for all, or a tuple with an entry for each positional argument, an int,
-    None for what all examples share, or a tree like the argument's. All share keyword arguments.
+    its examples: an int for all, or a tuple with an entry for each positional argument. An entry is
+    an int, None for what all examples share, or a tree like the argument's. All share keyword
+    arguments.
     `out_dims` says the same of results. `randomness` of what the function draws:
     "error" refuses it, "different" draws for each example, "same" once for all. It can be nested,
     and stand inside and around derivatives: `vmap(grad(f))` gives gradients of single examples.

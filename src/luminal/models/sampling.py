@@ -35,10 +35,10 @@ def checked_count(name: str, value: Any, least: int, fix: str = "") -> int:
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """`temperature` 0 takes the likeliest token; else one is drawn, by numbers that `seed` and the
-    token's position give, from what these leave: the k likeliest (`top_k`), the fewest whose
-    probability reaches `top_p` (arXiv 1904.09751), those with `min_p` times the probability of the
-    likeliest or more (arXiv 2407.01082), the most typical of a probability `typical_p` (arXiv
-    2202.00666).
+    token's position give, from what these leave. `top_k`: the k likeliest. `top_p`: the fewest
+    whose probability reaches it (arXiv 1904.09751). `min_p`: those with that share of the
+    probability of the likeliest or more (arXiv 2407.01082). `typical_p`: the most typical of such
+    a probability (arXiv 2202.00666).
 
     Before, `repetition_penalty` divides positive logits of tokens in the text, and multiplies
     negative ones (arXiv 1909.05858); `frequency_penalty` times their count and `presence_penalty`

@@ -642,8 +642,10 @@ class Executable:
         runs: int = 1,
         **named: Any,
     ) -> float:
-        """The seconds of a run by the clock of what computes it, the mean of `runs`: on a device
-        from the first launch to the end of the last, without copies of inputs and outputs.
+        """The seconds of a run by the clock of what computes it, the mean of `runs`.
+
+        On a device that is from the first launch to the end of the last, without copies of inputs
+        and outputs.
 
         States change as `runs` calls would change them. Raises as a call does.
         """

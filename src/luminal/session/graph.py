@@ -170,16 +170,16 @@ def compile(
     the fastest runs; `search` sets the limits), or `lm.TimeBudget(seconds)`, shared by all programs
     that `dims` asks for.
     `dims`: {"s": (1, 256)} narrows a dim, {"s": [(1, 1), (2, 256)]} compiles further programs for
-    these intervals. `numerics`: which rewrites may change rounding: none ("exact"), those after
-    which a number stays that number but for rounding ("standard"), or those, too, that keep digits
-    which the graph rounds away or let neighbours share rounding and what is not finite ("relaxed":
-    3 x 3 convolutions with fewer multiplications). `memory_limit`: the most bytes
-    of the arena ("200MB"), on a mesh of each rank's, with dims as large as they may be; where a
+    these intervals. `numerics`: which rewrites may change rounding. "exact" has none of them, and
+    "standard" those after which a number stays that number but for rounding. "relaxed" has those,
+    too, that keep digits which the graph rounds away, or let neighbours share rounding and what is
+    not finite (3 x 3 convolutions with fewer multiplications). `memory_limit`: the most bytes of
+    the arena ("200MB"), on a mesh of each rank's, with dims as large as they may be; where a
     training step needs more, values are computed again for gradients instead of kept (see
     `lm.checkpoint`), as few flops as do. It is checked for the program of "fast".
 
     `mesh`: the graph is one program for all ranks of an `lm.Mesh`, and this is the one of this
-    rank, which takes and gives its own part of what is cut (`Tensor.shard`, `lm.shard`) and the
+    rank. It takes and gives its own part of what is cut (`Tensor.shard`, `lm.shard`) and the
     whole of what is not; all ranks must compile it. `exe.explain_sharding()` lists what crosses
     the mesh. A mesh of `devices` has all ranks in this process, whose program takes and gives whole
     arrays (of `lm.spmd`: those of all ranks, stacked). A dim that is cut is bound from a rank's own

@@ -32,9 +32,9 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
     `plan`: "data", "zero1", "zero2", "zero3", "tensor", "expert", several as "tensor+zero1" (see
     docs/sharding.md), or {"*.q_proj.weight": ("tensor", None)}: for each dimension the mesh axis
     that cuts it. What no pattern names stays whole. Programs compiled with
-    `lm.compile(cx, mesh=mesh)` from then on go by it. "auto" (`lm.distributed.Auto()`): the first
-    of these programs chooses the plan by which it is predicted to be fastest within a rank's
-    memory, so compile the training step first; `exe.explain_sharding()` says why.
+    `lm.compile(cx, mesh=mesh)` from then on go by it. Under "auto" (`lm.distributed.Auto()`)
+    the first of these programs chooses the plan by which it is predicted to be fastest within a
+    rank's memory. So compile the training step first; `exe.explain_sharding()` says why.
 
     Raises InputError for an unknown plan or a pattern that matches nothing, ShapeError for a spec
     that does not fit; the model is then as it was.

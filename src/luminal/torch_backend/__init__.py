@@ -1,7 +1,7 @@
 """The door for PyTorch: `torch.compile(model, backend="luminal")`.
 
-Dynamo captures Python, AOTAutograd makes a functional graph of aten operators (of a training step
-a forward and a backward one), `translation` records it with the library's functions, and
+Dynamo captures Python, and AOTAutograd makes a functional graph of aten operators (of a training
+step a forward and a backward one). `translation` records it with the library's functions, and
 `compiled` runs the program on the tensors' own memory.
 """
 

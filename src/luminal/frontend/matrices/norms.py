@@ -138,9 +138,10 @@ def matrix_norm(
     keepdim: bool = False,
     dtype: Any = None,
 ) -> Tensor:
-    """The norm of the matrices in the two dims `dim`: "fro", or the extreme sum of |x| of a column
-    (1, -1) or row (inf, -inf), or of the singular values the greatest (2), the least (-2), the sum
-    ("nuc").
+    """The norm of the matrices in the two dims `dim`.
+
+    It is "fro"; or the extreme sum of |x| of a column (1, -1) or row (inf, -inf); or of the
+    singular values the greatest (2), the least (-2) or the sum ("nuc").
 
     The greatest of nothing is 0. Raises ShapeError for other orders.
     """

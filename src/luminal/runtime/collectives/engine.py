@@ -124,11 +124,11 @@ class Engine(ABC):
     ) -> Ticket:  # fmt: skip
         """Starts a collective of all ranks of the group, and returns what `wait` takes.
 
-        all_reduce: the target is the sum (or what `monoid` says) of all sources, added in the
-        engine's order. reduce_scatter: likewise, and rank r gets piece r of it. all_gather: all
-        sources in the order of ranks. all_to_all: piece r of the source goes to rank r, the target
-        has a piece of each rank. permute: each of `pairs` is a rank that sends and one that
-        receives; a target that nobody sends to is zeros. broadcast: the source of `root`.
+        `all_reduce`: the target is the sum (or what `monoid` says) of all sources, added in the
+        engine's order. `reduce_scatter`: likewise, and rank r gets piece r of it. `all_gather`: all
+        sources in the order of ranks. `all_to_all`: piece r of the source goes to rank r, the
+        target has a piece of each rank. `permute`: each of `pairs` is a rank that sends and one
+        that receives; a target that nobody sends to is zeros. `broadcast`: the source of `root`.
         """
         label = Label(label) if isinstance(label, str) else label
         title = label.of(kind, self.axis)
