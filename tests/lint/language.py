@@ -106,7 +106,7 @@ def misspelt() -> list[str]:
     places = [*pages(), PACKAGE, ROOT / "examples", ROOT / "manual"]
     command = [sys.executable, "-m", "codespell_lib", "--ignore-words-list", ",".join(ALLOWED)]
     ran = subprocess.run(
-        [*command, "--skip", "*.json,*.safetensors", *map(str, places)],
+        [*command, "--skip", "*.json,*.safetensors,*.js", *map(str, places)],
         capture_output=True,
         text=True,
         check=False,
