@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -32,7 +33,7 @@ class Page:
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
-        for domain in ("Runtime", "Log"):
+        for domain in ("Runtime", "Log", "Performance"):
             self._call(f"{domain}.enable")
         self._call("Page.navigate", url=url)
         self.wait("document.readyState == 'complete'")
@@ -64,7 +65,13 @@ class Page:
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         for kind in ("keyDown", "keyUp"):
             self._call("Input.dispatchKeyEvent", type=kind, key=key, modifiers=8 * shift,
+                       windowsVirtualKeyCode={"Escape": 27, "Enter": 13}.get(key, 0),
                        **({"text": text} if kind == "keyDown" and text else {}))  # fmt: skip
+
+    def processor_seconds(self) -> float:
+        """Of all threads that run the page, since it was opened."""
+        metrics = {m["name"]: m["value"] for m in self._call("Performance.getMetrics")["metrics"]}
+        return float(metrics["ProcessTime"])
 
     def picture(self) -> bytes:
         """What is in sight, as PNG."""
@@ -110,10 +117,10 @@ def opened(url: str) -> Iterator[Page]:
     (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
 
     def connect() -> None:  # the browser reads 3 and writes 4
-        for number, end in ((13, theirs_in), (14, theirs_out)):
-            os.dup2(end, number)
-        os.dup2(13, 3)
-        os.dup2(14, 4)
+        # By copies whose numbers are free: 3 or 4 may be one of the ends.
+        copies = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (theirs_in, theirs_out)]
+        for number, copy in enumerate(copies, 3):
+            os.dup2(copy, number)
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(

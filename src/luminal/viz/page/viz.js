@@ -81,6 +81,7 @@ const whole = value => (value ?? 0).toLocaleString("en-US");
 function percent(part) {
   if (part === null || part === undefined || !isFinite(part)) return "";
   if (part === 0) return "0%";
+  if (Math.abs(part) < 0.00005) return "<0.01%";
   return Math.abs(part) < 0.00995 ? `${(100 * part).toFixed(2)}%`
     : Math.abs(part) < 0.0995 ? `${(100 * part).toFixed(1)}%` : `${(100 * part).toFixed(0)}%`;
 }
@@ -1541,7 +1542,7 @@ function timeline() {
     words.textContent = timelineWords(one);
     below.replaceChildren(...(name === "two" ? differences() : name === "compile" ? [steps(one.tracks[0].items)] : []));
   };
-  const missing = kinds.some(one => one.name === "two") ? "" : element("p", { class: "faint" }, "To compare two runs, open the viewer with the trace of the other one as well.");
+  const missing = notes.two ? element("p", { class: "faint" }, notes.two) : "";
   show(kinds[0].name);
   return { update: area.draw, element: element("div", {}, element("div", { class: "bar" }, choice("What is shown", kinds.map(one => [one.name, one.title]), kinds[0].name, show), area.buttons),
     words, area.element, note("timeline"), below, missing) };
@@ -1551,8 +1552,8 @@ function timelineWords({ name, tracks: shownTracks }) {
   const items = shownTracks.flatMap(one => one.items);
   const end = Math.max(...items.map(one => one.end));
   if (name === "run") {
-    const waited = items.reduce((sum, one) => sum + (one.wait ?? 0), 0);
-    return `${counted(items.length, "launch", "launches")} on ${counted(shownTracks.length, "track")}, ${duration(end)} from first to last${waited ? `; hatched: ${duration(waited)} of waiting` : ""}. ${isTimed ? sumInWords() : ""}`;
+    const waited = items.reduce((sum, one) => sum + (one.wait ?? 0), 0), barriers = items.filter(one => one.barrier).length;
+    return `${counted(items.length, "launch", "launches")} on ${counted(shownTracks.length, "track")}, ${duration(end)} from first to last${waited ? `; hatched: ${duration(waited)} of waiting` : ""}${barriers ? `; thin lines: ${counted(barriers, "barrier")}, where all threads wait for each other` : ""}. ${isTimed ? sumInWords() : ""}`;
   }
   if (name === "two") return `Launches of each run end to end, in program order: ${duration(launchSum)} here, ${duration(otherSum())} in ${given.other.title ?? "the other run"}.`;
   return name === "compile" ? `The compile took ${duration(end)}; a step lies below the one that it is part of.` : `The search took ${duration(end)}.`;
@@ -1563,7 +1564,8 @@ const otherSum = () => (given.other?.launches ?? []).reduce((sum, row) => sum + 
 function tracksOf(name) {
   if (name === "run") return runTracks(given.timeline?.run ?? []);
   if (name === "two") return given.other?.launches?.length && isTimed ? [["this run", launches, true], [given.other.title ?? "the other run", given.other.launches, false]].map(endToEnd) : [];
-  const items = (given.timeline?.[name] ?? []).map((one, k) => ({ start: one.start, end: one.end, text: one.name, colour: `k${k % NAMED}`, level: one.depth ?? 0, launch: -1 }));
+  const all = given.timeline?.[name] ?? [], names = [...new Set(all.map(one => one.name))]; // one colour for each name
+  const items = all.map(one => ({ start: one.start, end: one.end, text: one.name, colour: `k${names.indexOf(one.name) % NAMED}`, level: one.depth ?? 0, launch: -1 }));
   return items.length ? [{ name, items: items.sort((a, b) => a.start - b.start) }] : [];
 }
 
@@ -1572,7 +1574,7 @@ function runTracks(run) {
   for (const one of run) {
     const row = launches[one.launch];
     if (!byTrack.has(one.track)) byTrack.set(one.track, []);
-    byTrack.get(one.track).push({ start: one.start, end: one.end, wait: one.wait ?? 0, level: 0, launch: one.launch, colour: colourOf(row?.kernel),
+    byTrack.get(one.track).push({ start: one.start, end: one.end, wait: one.wait ?? 0, barrier: Boolean(one.barrier), level: 0, launch: one.launch, colour: colourOf(row?.kernel),
       text: `${row ? `${kernelName(row.kernel)} ${launchName(row)}` : `launch ${one.launch}`}${one.trip ? `, trip ${one.trip}` : ""}` });
   }
   return [...byTrack].map(([name, items]) => ({ name: String(name), items: items.sort((a, b) => a.start - b.start) }));
@@ -1616,12 +1618,18 @@ function pairedLaunches() {
   return rows;
 }
 
+// Each kind of step with the time of all that have its name.
 function steps(items) {
+  const byName = new Map();
+  for (const { text, colour, start, end } of items) {
+    const row = byName.get(text) ?? { text, colour, times: 0, seconds: 0 };
+    byName.set(text, { ...row, times: row.times + 1, seconds: row.seconds + end - start });
+  }
   return table("Steps of the compile", [
     { title: "step", text: true, value: row => row.text, show: row => patched(row.colour, row.text) },
-    { title: "began", value: row => row.start, show: row => duration(row.start) },
-    { title: "time", value: row => row.end - row.start, show: row => duration(row.end - row.start) },
-  ], items, { sorted: 2 });
+    { title: "times", value: row => row.times, show: row => whole(row.times) },
+    { title: "time in all", value: row => row.seconds, show: row => duration(row.seconds), hint: "with that of the steps inside of it" },
+  ], [...byName.values()], { sorted: 2 });
 }
 
 // Bars along time, a track below the other, on a canvas that zooms and pans.
@@ -1691,6 +1699,10 @@ function tracks() {
 
   function drawItem(context, item, left, right, top, width) {
     if (item.wait > 0) hatch(context, x(item.start - item.wait), left, top);
+    if (item.barrier) {
+      context.fillStyle = paint.text;
+      context.fillRect(left - 0.5, top - 4, 1, BAR + 6);
+    }
     context.fillStyle = paint[item.colour];
     context.fillRect(left, top, Math.max(1, right - left - (right - left > 3 ? 1 : 0)), BAR - 2);
     if (item.launch >= 0 && isChosenLaunch(item.launch)) {
@@ -1772,7 +1784,7 @@ function tracks() {
 
   gestures(area.canvas, { move: dx => move(dx), zoom: (factor, px) => zoom(factor, px),
     click: (px, py) => { const item = itemAt(px, py); if (item?.launch >= 0) select("launch", item.launch); },
-    hover: event => { const item = itemAt(event.offsetX, event.offsetY); tell(event, item ? `${item.text}\n${duration(item.end - item.start)}, from ${duration(item.start)}${item.wait ? `\nwaited ${duration(item.wait)}` : ""}` : ""); } });
+    hover: event => { const item = itemAt(event.offsetX, event.offsetY); tell(event, item ? `${item.text}\n${duration(item.end - item.start)}, from ${duration(item.start)}${item.wait ? `\nwaited ${duration(item.wait)}` : ""}${item.barrier ? "\nafter a barrier" : ""}` : ""); } });
   redrawn.push(() => area.draw());
   const buttons = element("span", { class: "bar" }, button("Fit", fit, { title: "All of it (0)" }), button("+", () => zoom(1.5), { "aria-label": "Zoom in" }), button("−", () => zoom(1 / 1.5), { "aria-label": "Zoom out" }));
   return { element: area.element, buttons, show, draw: area.draw };
