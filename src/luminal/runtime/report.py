@@ -16,6 +16,7 @@ from luminal.runtime.roofline import MISSED, Bound, Peaks
 JSON_FORMAT = 1
 COLLECTIVE = -1
 """The number, in a row of a report, where ranks do something together and no kernel runs."""
+LITTLE = 0.1  # of a run: so much beside the launches needs no word
 CLOCK = 1e-6  # seconds that a clock and a wait may add to a launch
 
 
@@ -163,12 +164,35 @@ class Foresight(NamedTuple):
 UNSEEN = Foresight()
 
 
+class Trial(NamedTuple):
+    """A program that a search tried: when, of which side, what was changed in the best one so far.
+    What a run took, and in turns with it one of the best (None: it was not timed); it was "kept",
+    "slower" or "rejected", for a `reason`.
+    """
+
+    seconds: float
+    side: str
+    changed: str
+    run_seconds: float | None
+    best_seconds: float | None
+    outcome: str
+    reason: str = ""
+
+    @property
+    def gain(self) -> float | None:
+        """How many times as fast it was as the best one so far."""
+        if not self.run_seconds or self.best_seconds is None:
+            return None
+        return self.best_seconds / self.run_seconds
+
+
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
     """What a search tried and decided. Seconds of programs are those of one run. `candidates` are
     those of both sides. `dispatches`: the ways of giving the chosen program's launches to the
     device, the chosen one first; none where there is one. `libraries`: kernels that were timed both
-    as our own and by a library.
+    as our own and by a library. `trials`: the programs that were tried, in order; `genome`: the
+    choices of the one that runs, as JSON.
     """
 
     mode: str
@@ -188,6 +212,8 @@ class SearchSummary:
     dispatches: tuple[Dispatched, ...] = ()
     libraries: tuple[LibraryPrice, ...] = ()
     foresight: Foresight = UNSEEN
+    trials: tuple[Trial, ...] = ()
+    genome: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +305,26 @@ class Report:
         return sentences
 
     @property
+    def gap(self) -> str:
+        """What a run takes beside its launches, in words; "" where that is little."""
+        if self.seconds is None or self.run_seconds is None:
+            return ""
+        left = self.run_seconds - self.seconds
+        count = sum(row.trips for row in self.kernels)
+        if left < max(LITTLE * self.run_seconds, CLOCK * count):
+            return ""
+        said = f"{report_text.duration(left)} of {report_text.duration(self.run_seconds)}"
+        where = (
+            "giving the device its launches and waiting for it"
+            if self.dispatch
+            else "waking the threads, their meetings between launches and the call itself"
+        )
+        return (
+            f"{said} are no launch's: {where}; {report_text.duration(left / max(count, 1))} for "
+            f"each of {report_text.launches(count)}. Other programs on the machine make that more"
+        )
+
+    @property
     def adds_up_to_more(self) -> bool:
         """Do the launches' times add up to more than a run, beyond what the clocks take?"""
         if self.seconds is None or self.run_seconds is None:
@@ -344,8 +390,9 @@ class Report:
             "kernels": [self._row_facts(row) for row in self.kernels],
             "prologue": [self._row_facts(row) for row in self.prologue],
             "compile_seconds": dict(self.compile_seconds),
-            "search": None if self.search is None else _search_facts(self.search),
+            "search": None if self.search is None else search_facts(self.search),
             "doubts": self.doubts,
+            "gap": self.gap,
             "dispatch": self.dispatch,
             "predicted": dict(self.predicted),
             "tasks": [row._asdict() for row in self.tasks],
@@ -396,7 +443,8 @@ class MemoryReport:
         return "\n".join(report_text.table_lines([("memory", "bytes"), *rows, total]))
 
 
-def _search_facts(search: SearchSummary) -> dict[str, Any]:
+def search_facts(search: SearchSummary) -> dict[str, Any]:
+    """A search as the report's JSON has it."""
     return _fields(search) | {
         "rejected": [row._asdict() for row in search.rejected],
         "history": [row._asdict() for row in search.history],
@@ -405,6 +453,7 @@ def _search_facts(search: SearchSummary) -> dict[str, Any]:
         "schedules": search.schedules._asdict(),
         "dispatches": [row._asdict() for row in search.dispatches],
         "libraries": [row._asdict() for row in search.libraries],
+        "trials": [row._asdict() for row in search.trials],
     }
 
 

@@ -115,6 +115,7 @@ def _speed(report: Report) -> list[str]:
     if not report.adds_up_to_more:
         took += f", its launches {duration(report.seconds)}"
     doubts = [f"! {doubt}" for doubt in report.doubts]
+    doubts += [report.gap] * bool(report.gap)
     peaks = report.peaks
     if peaks is None:
         return [took, *doubts]

@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from luminal.base import config, trace_file
-from luminal.runtime.report import UNSEEN, Best, Foresight, Rejected, SideSummary
+from luminal.runtime.report import UNSEEN, Best, Foresight, Rejected, SideSummary, Trial
 from luminal.search.learned import correlation
 
 FORESEEN = 5  # schedules of a kernel: the order of fewer says nothing
+MOST_TRIALS = 2000  # that are remembered: the first ones, which gain most
 STRUCTURE, SCHEDULES = "structure", "schedules"  # the sides of a search: they share its budget
 
 
@@ -29,6 +30,7 @@ class Log:
         self.seconds_of = dict.fromkeys((STRUCTURE, SCHEDULES), 0.0)
         self.kernels_built = 0
         self.history: list[Best] = []
+        self.trials: list[Trial] = []
         self._foreseen: dict[str, list[tuple[float, float, float]]] = {}
         self._rejected: dict[str, tuple[int, str]] = {}
         self._limit = limit_seconds
@@ -76,6 +78,14 @@ class Log:
         if config.get("LUMINAL_PRINT_REJECT"):
             print(f"rejected: {reason}: {example}", file=sys.stderr)
         self._show()
+
+    def trial(
+        self, side: str, changed: str, outcome: str, reason: str = "",
+        seconds: float | None = None, best: float | None = None,
+    ) -> None:  # fmt: skip
+        """What came of a program; `seconds` of a run, and of one of the best in turns with it."""
+        if len(self.trials) < MOST_TRIALS:
+            self.trials.append(Trial(self.seconds, side, changed, seconds, best, outcome, reason))
 
     def foreseen(self, kernel: str, predicted: float, expected: float, seconds: float) -> None:
         """A schedule of a kernel took so long: what was predicted, and what was expected by what

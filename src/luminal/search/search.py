@@ -155,6 +155,7 @@ def _untimed(
         decision=decision,
         from_database=earlier is not None,
         dispatches=() if earlier is None else _dispatches(earlier),
+        genome=_FAST if earlier is None else earlier.genome,
     )
 
 
@@ -292,6 +293,8 @@ class _Search:
             foresight=self.log.orders()._replace(known=self.known),
             structure=self.log.side(STRUCTURE),
             schedules=self.log.side(SCHEDULES),
+            trials=tuple(self.log.trials),
+            genome=decided.genome,
         )
 
     # --- right before fast

@@ -334,6 +334,7 @@ class Strategy:
         broken = self.measurements.broken(candidate)
         if broken is not None:
             self.log.reject("does not compile", f"{note}: {broken}")
+            self.log.trial(side, note, "rejected", f"does not compile: {broken}")
             return
         number = self.runner.add(candidate.program)
         self.log.tried(side)
@@ -344,17 +345,22 @@ class Strategy:
             glance = self.runner.pairs(number, self.best.number, GLANCE)
             if min(glance.first) > SLOW * max(glance.second):
                 self.log.reject("slow", note)
+                times = min(glance.first), min(glance.second)
+                self.log.trial(side, note, "slower", "slow at a glance", *times)
                 self.runner.drop(number)
                 return
             for reason in ("not faster than the best", "not faster when timed again"):
                 pairs = self.pairs(number, self.best)
                 if not pairs.wins(WIN):
                     self.log.reject(reason, note)
+                    self.log.trial(side, note, "slower", reason, *map(statistics.median, pairs))
                     self.runner.drop(number)
                     return
         except (Lost, Refused) as error:
             self.log.reject(str(error), note)
+            self.log.trial(side, note, "rejected", str(error))
             return
+        self.log.trial(side, note, "kept", "", *map(statistics.median, pairs))
         if self.best is not self.fast:
             self.runner.drop(self.best.number)
         self.best = Timed(candidate, number, statistics.median(pairs.first))

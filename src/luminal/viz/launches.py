@@ -22,7 +22,7 @@ class Computed:
         self.compiled = compiled
         self._values = values
         self._opaque: dict[int, list[Term]] = {}
-        for selection in _selections(compiled.selection):
+        for selection in selections(compiled.selection):
             for term in selection.choices:
                 if term.is_opaque:
                     self._opaque.setdefault(id(term.attrs.hlir), []).append(term)
@@ -80,7 +80,8 @@ def _joined(ids: Iterator[Ids] | map[Ids]) -> Ids:
     return tuple(sorted({n for some in ids for n in some}))
 
 
-def _selections(selection: Selection) -> Iterator[Selection]:
+def selections(selection: Selection) -> Iterator[Selection]:
+    """The Selection of a program and those of its Loops' bodies."""
     yield selection
     for body in selection.bodies.values():
-        yield from _selections(body)
+        yield from selections(body)

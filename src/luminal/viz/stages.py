@@ -65,12 +65,13 @@ class _Columns:
 
 
 def stages(
-    compiled: Stages, values: TermValues, computed: Computed, sources: Sources
-) -> list[dict[str, Any]]:
+    compiled: Stages, of_lowered: TermValues, of_chosen: TermValues, computed: Computed,
+    sources: Sources,
+) -> list[dict[str, Any]]:  # fmt: skip
     """The stages after HLIR, in processing order."""
     lowered, selection = compiled.lowered, compiled.selection
-    algebra = _terms(Printer(lowered.roots), values, _body_printer)
-    chosen = _terms(SelectionPrinter(selection, ()), values, _selected_body)
+    algebra = _terms(Printer(lowered.roots), of_lowered, _body_printer)
+    chosen = _terms(SelectionPrinter(selection, ()), of_chosen, _selected_body)
     return [
         algebra.facts("algebra", sources),
         chosen.facts("selection", sources),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 
 from luminal.algebra.lower import Lowered, Lowering, lower
 from luminal.algebra.lower_frames import Edge
@@ -10,7 +11,7 @@ from luminal.algebra.terms import Term, term_order
 from luminal.hlir.graph import Graph, Sink
 from luminal.hlir.ops import Node, Value
 from luminal.memory.state import Parameter
-from luminal.viz.values import ByOrigin, Ids
+from luminal.viz.values import ByOrigin, Ids, Values
 
 Nodes = dict[Node, None]
 VIEWS = ("View", "Iota")  # what has no term of its own
@@ -104,6 +105,29 @@ class TermValues:
             ids = self._known[term] = self._by_origin(term.recorded, term.op)
         return ids
 
+    def completed(self, terms: Iterable[Term], values: Values) -> TermValues:
+        """The same for a stage of these terms: a value of which no term is left there (the inner
+        one of two sums, what rules found to be its operand) counts to the values that read it.
+        """
+        left = {n for term in terms for n in self(term)}
+        homes: dict[int, Ids] = {}
+        for number in range(len(values.nodes) - 1, -1, -1):  # readers first
+            readers = values.readers[number]
+            homes[number] = (
+                (number,)
+                if number in left
+                else _joined(homes.get(r, (r,) if r in left else ()) for r in readers)
+            )
+        also: dict[int, list[int]] = {}
+        for number, there in homes.items():
+            for home in there:
+                also.setdefault(home, []).append(number)
+        whole = copy(self)
+        whole._known = {
+            term: _joined(also.get(n, (n,)) for n in self(term)) for term in [*self._known]
+        }
+        return whole
+
     def of_all(self, order: Sequence[Term]) -> list[Ids]:
         """The values of terms in order, operands first; what nobody knows is its users', or else
         its operands'.
@@ -119,7 +143,7 @@ class TermValues:
         return [ids_of[term] for term in order]
 
 
-def _joined(ids: Iterable[Ids]) -> Ids:
+def _joined(ids: Iterable[Iterable[int]]) -> Ids:
     return tuple(sorted({n for some in ids for n in some}))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from luminal.base.forks import cached_property
 from luminal.base.lines import Recorded
 from luminal.base.origins import paths
 from luminal.hlir.attributes import LoopAttrs
@@ -41,6 +42,15 @@ class Values:
                 self.numbers[node] = len(self.nodes)
                 self.nodes.append(node)
                 self.loops.append(loop)
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """The numbers of the values that read each."""
+        readers: list[list[int]] = [[] for _ in self.nodes]
+        for number, node in enumerate(self.nodes):
+            for arg in self._inputs(node):
+                readers[arg].append(number)
+        return readers
 
     def columns(self, sources: Sources) -> dict[str, Any]:
         """The values as columns of the document."""
