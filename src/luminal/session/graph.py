@@ -478,7 +478,7 @@ def _executable(
 
         dims = exe.report().dims
         number = next(k for k, variant in enumerate(variants) if variant.can_take(dims))
-        return document(exe, plan.dumped(graphs[number]), title, plan.numerics)
+        return document(exe, graphs[number], plan.backend, title, plan.numerics)
 
     if spread is None:
         return Executable(

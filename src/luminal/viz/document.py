@@ -5,18 +5,19 @@ The columns of `values` are the key: everything else says by their numbers what 
 
 from __future__ import annotations
 
-import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from luminal.algebra.lower import Root, bodies
+from luminal.algebra.lower import Lowered, bodies
 from luminal.algebra.terms import Term, term_order
-from luminal.backends.backend import Interpreter
+from luminal.backends.backend import Backend, Interpreter
 from luminal.base import installation
 from luminal.base.errors import CompileError
 from luminal.base.numerics import Numerics
-from luminal.compiler.dump import Dump
+from luminal.compiler.compile import arranged
+from luminal.hlir.graph import Graph
+from luminal.program.selection import Selection
 from luminal.runtime.report import MemoryReport, Report
 from luminal.search.space import Space
 from luminal.viz import kernels
@@ -45,47 +46,38 @@ class Compiled(Protocol):
 
 
 def document(
-    exe: Compiled, dump: Dump, title: str, numerics: Numerics = Numerics.STANDARD
+    exe: Compiled, graph: Graph, backend: Backend | Interpreter, title: str, numerics: Numerics
 ) -> dict[str, Any]:
-    """All that is known of a program. Raises CompileError for a backend without stages."""
-    backend = dump.backend
+    """All that is known of a program, which is compiled again as it was: as a search decided, or by
+    rules. Raises CompileError for a backend without stages.
+    """
     if isinstance(backend, Interpreter):
         raise CompileError(
             f"viz: backend {backend.name!r} runs the graph as it is, and there is nothing to see "
             "of a compile; compile for 'cpu' or a device"
         )
     report = exe.report()
-    compiled, values, sources = dump.stages, Values(dump.graph), Sources()
-    by_origin = ByOrigin(values)
-    of_nodes = values_of(compiled.graph, values, by_origin)
-    of_terms = TermValues(compiled.graph, compiled.lowered, of_nodes, by_origin)
-    lowered = (t for body in bodies(compiled.lowered) for t in _terms(body.roots))
-    of_lowered = of_terms.completed(lowered, values)
-    chosen = (t for one in selections(compiled.selection) for t in _terms(one.roots))
-    of_chosen = of_terms.completed(chosen, values)
+    space, genome = Space(graph, backend, numerics), genome_of(report.search)
+    compiled = arranged(space.decode(genome).stages, backend)
+    values, sources = Values(graph), Sources()
+    of_terms = _of_terms(space, values)
+    of_lowered = of_terms.completed(_terms(bodies(space.lowered)), values)
+    of_chosen = of_terms.completed(_terms(selections(compiled.selection)), values)
     computed = Computed(compiled, of_chosen)
-    space = Space(dump.graph, backend, numerics)
-    genome = genome_of(report.search)
-    spelled = spellings(space, genome, report.dims, of_terms)
     facts = {
         "format": FORMAT,
         "title": title,
         "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "luminal": installation.VERSION,
-        "machine": {"cpu": platform.processor() or platform.machine(), "device": backend.name},
-        "dims": report.dims,
+        "machine": {"cpu": backend.hardware, "device": backend.name},
+        **_of_report(report),
         "values": values.columns(sources),
-        "stages": stages(compiled, of_lowered, of_chosen, computed, sources),
+        "stages": stages(space.lowered, of_lowered, computed, of_chosen, sources),
         "kernels": kernels.kernels(computed, values, sources, backend),
         "launches": kernels.launches(computed, report, backend, report.dims),
-        "prologue": kernels.prologue(report),
         "timeline": timeline(compiled.program, report),
         "memory": memory(computed, values, sources, report.dims, exe.memory_report()),
-        "peaks": None if report.peaks is None else report.peaks._asdict(),
-        "run_seconds": report.run_seconds,
-        "doubts": report.doubts,
-        "gap": report.gap,
-        "spellings": spelled,
+        "spellings": spellings(space, genome, report.dims, of_terms),
         "search": None if report.search is None else search(report.search, space),
         "other": None,
         "notes": {"spellings": refused(space)},
@@ -93,5 +85,25 @@ def document(
     return {**facts, **sources.facts()}
 
 
-def _terms(roots: Sequence[Root]) -> list[Term]:
-    return term_order(root.term for root in roots)
+def _of_report(report: Report) -> dict[str, Any]:
+    """What a report knows of the whole run."""
+    return {
+        "dims": report.dims,
+        "prologue": kernels.prologue(report),
+        "peaks": None if report.peaks is None else report.peaks._asdict(),
+        "run_seconds": report.run_seconds,
+        "doubts": report.doubts,
+        "gap": report.gap,
+    }
+
+
+def _of_terms(space: Space, values: Values) -> TermValues:
+    """The values that terms of the algebra compute."""
+    by_origin = ByOrigin(values)
+    of_nodes = values_of(space.graph, values, by_origin)
+    return TermValues(space.graph, space.lowered, of_nodes, by_origin)
+
+
+def _terms(blocks: Iterable[Lowered | Selection]) -> Iterator[Term]:
+    """The terms below the roots of some blocks."""
+    return (term for block in blocks for term in term_order(root.term for root in block.roots))

@@ -96,7 +96,24 @@ def _costs(report: Report, row: KernelRow) -> dict[str, Any]:
         "least_seconds": None if peaks is None or row.is_collective else row.limit(peaks)[1],
         "roofline": row.roofline(peaks),
         "impossible": row.is_impossible(peaks),
+        "note": _note(row, report),
     }
+
+
+def _note(row: KernelRow, report: Report) -> str:
+    """What must be said of a launch's share of the roofline; mostly nothing."""
+    share = row.roofline(report.peaks)
+    if row.is_impossible(report.peaks):
+        return (
+            "less time than the counted work can take on this machine, so no share of the roofline "
+            "is given: a launch may skip some of that work (masked blocks), or its time is wrong"
+        )
+    if share is None or share <= 1:
+        return ""
+    bound = None if report.peaks is None else row.limit(report.peaks)[0]
+    if bound == "compute":
+        return "above 100%: the peak is that of float32, and products of narrower numbers take less"
+    return "above 100%: the launch was a little faster than the peak that was measured beside it"
 
 
 def _sites(

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
+from luminal.algebra.lower import Lowered
 from luminal.algebra.term_text import Printer
 from luminal.algebra.terms import Term
 from luminal.base.lines import Recorded
 from luminal.base.records import dataclass
-from luminal.compiler.compile import Stages
 from luminal.kernel.tile_ir import Role
 from luminal.program import launch_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
@@ -65,17 +65,17 @@ class _Columns:
 
 
 def stages(
-    compiled: Stages, of_lowered: TermValues, of_chosen: TermValues, computed: Computed,
+    lowered: Lowered, of_lowered: TermValues, computed: Computed, of_chosen: TermValues,
     sources: Sources,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """The stages after HLIR, in processing order."""
-    lowered, selection = compiled.lowered, compiled.selection
+    selection, program = computed.compiled.selection, computed.compiled.program
     algebra = _terms(Printer(lowered.roots), of_lowered, _body_printer)
     chosen = _terms(SelectionPrinter(selection, ()), of_chosen, _selected_body)
     return [
         algebra.facts("algebra", sources),
         chosen.facts("selection", sources),
-        _launches(compiled.program, computed).facts("program", sources),
+        _launches(program, computed).facts("program", sources, **_numbers(program)),
     ]
 
 
@@ -109,6 +109,20 @@ def _selected_body(printer: Printer, loop: Term) -> Printer:
     body = loop.attrs.body
     selection: Selection = printer.selection.bodies[id(body)]
     return SelectionPrinter(selection, body.arguments)
+
+
+def _numbers(program: Program) -> dict[str, list[int]]:
+    """The kernel and the launch site of each node of the stage; -1 for a Loop."""
+    kernels: list[int] = []
+    sites: list[int] = []
+    waiting = [*program.launches]
+    while waiting:
+        launch = waiting.pop(0)
+        is_loop = isinstance(launch, LoopLaunch)
+        kernels.append(launch.kernel if isinstance(launch, KernelLaunch) else -1)
+        sites.append(-1 if is_loop else len(sites) - sites.count(-1))
+        waiting = [*launch.body, *waiting] if isinstance(launch, LoopLaunch) else waiting
+    return {"kernel": kernels, "launch": sites}
 
 
 def _launches(program: Program, computed: Computed) -> _Columns:

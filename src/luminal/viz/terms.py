@@ -106,8 +106,8 @@ class TermValues:
         return ids
 
     def completed(self, terms: Iterable[Term], values: Values) -> TermValues:
-        """The same for a stage of these terms: a value of which no term is left there (the inner
-        one of two sums, what rules found to be its operand) counts to the values that read it.
+        """These relations for a stage of these terms: a value of which no term is left there (the
+        inner one of two sums, what is its operand by a rule) counts to the values that read it.
         """
         left = {n for term in terms for n in self(term)}
         homes: dict[int, Ids] = {}
