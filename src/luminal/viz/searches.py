@@ -57,12 +57,13 @@ def difference(space: Space, genome: Genome) -> Iterator[str]:
         by_name = {eclass.fingerprint: eclass for eclass in classes.genes()}
         for key, wanted in genome.spellings:
             eclass = by_name.get(key)
-            rule = next(
-                (s.rule for s in eclass.spellings if s.fingerprint == wanted) if eclass else (), ""
-            )
-            if eclass is not None:
+            if eclass is None:
+                continue
+            spelling = next((s for s in eclass.spellings if s.fingerprint == wanted), None)
+            if spelling is not None:
                 value = _value(numbers.get(eclass.number))
-                yield f"{value} is spelled otherwise, by the rule {rule or 'of nobody'}"
+                rule = f"by the rule {spelling.rule}" if spelling.rule else "as it was recorded"
+                yield f"{value} is spelled otherwise, {rule}"
     for key, residence in genome.residences:
         yield f"{_value(names.get(key))} is {residence}"
     for key, layout in genome.layouts:

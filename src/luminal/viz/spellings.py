@@ -84,7 +84,7 @@ def spellings(
 ) -> list[dict[str, Any]]:
     """The values of the graph that have more than one spelling, the chosen one of each first."""
     judge = Judge(space, genome, CostModel(dims, space.backend))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for classes in space.all_classes():
         texts = _Texts(classes)
         of = _values_of(classes, values)
