@@ -29,6 +29,7 @@ from luminal.cli import (
     launch,
     links,
     merge,
+    profile,
     quantize,
     rerank,
     run,
@@ -95,6 +96,7 @@ app.command("simulate")(simulate.command)
 app.command("launch", context_settings=launch.SETTINGS)(launch.command)
 app.command("compile")(with_threads(compile.command))
 app.command("viz")(with_threads(viz.command))
+app.command("profile", context_settings=profile.SETTINGS)(profile.command)
 app.command("run")(with_threads(run.command))
 app.command("bench")(bench.command)
 app.command("info")(info.command)

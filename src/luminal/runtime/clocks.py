@@ -21,11 +21,13 @@ class Bar(NamedTuple):
 
 class Clocked(NamedTuple):
     """One run with clocks: the backend's code was called and returned at these nanoseconds, and
-    the bars in the order they began. Not `whole`: there were more than are kept.
+    the run `ended` when States had changed; the bars in the order they began. Not `whole`: there
+    were more than are kept.
     """
 
     called: int
     returned: int
+    ended: int
     bars: tuple[Bar, ...]
     whole: bool = True
 

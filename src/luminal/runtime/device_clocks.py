@@ -44,4 +44,4 @@ def aligned(bars: Sequence[Bar], called: int, returned: int) -> Clocked:
     """The bars where the last one ends as the run returned, in the order they began."""
     shift = returned - max((bar.end for bar in bars), default=returned)
     moved = [bar._replace(start=bar.start + shift, end=bar.end + shift) for bar in bars]
-    return Clocked(called, returned, tuple(sorted(moved, key=lambda bar: bar.start)))
+    return Clocked(called, returned, returned, tuple(sorted(moved, key=lambda bar: bar.start)))

@@ -56,15 +56,15 @@ class Program:
         self._file.write(**facts)
         self._remember()
 
-    def clocked(self, start: int, end: int, told: Clocked) -> None:
-        """A run with clocks in it took from one moment to the other."""
+    def clocked(self, start: int, told: Clocked) -> None:
+        """A run with clocks in it began at this moment."""
         if self._pid != os.getpid():
             self._introduce()
         self._runs += 1
         tracks = [*dict.fromkeys(bar.track for bar in told.bars)]
         numbers = {track: number for number, track in enumerate(tracks)}
         self._file.write(
-            clocked=self._number, at=start, ns=end - start, called=told.called,
+            clocked=self._number, at=start, ns=told.ended - start, called=told.called,
             returned=told.returned, whole=told.whole, tracks=tracks,
             bars=[
                 [numbers[bar.track], bar.site, bar.trip, bar.start, bar.end - bar.start, bar.chunks]
@@ -121,7 +121,7 @@ class Traced:
         start = perf_counter_ns()
         if self._clocking is not None and self._program.has_clocks():
             told = self._clocking.clocked(inputs, outputs, at)
-            self._program.clocked(start, perf_counter_ns(), told)
+            self._program.clocked(start, told)
         else:
             run(inputs, outputs)
             self._program.ran(start, perf_counter_ns())

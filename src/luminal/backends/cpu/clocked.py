@@ -26,7 +26,7 @@ class Bars:
         record["bars"], record["bar_room"] = self.words.ctypes.data, self.room
         return record
 
-    def read(self, launches: NDArray[Any], called: int, returned: int) -> Clocked:
+    def read(self, launches: NDArray[Any], called: int, returned: int, ended: int) -> Clocked:
         """The bars by launch site, in the order they began; the call of native code lies between
         two moments of `perf_counter_ns`.
         """
@@ -52,4 +52,4 @@ class Bars:
             done[launch] += chunks
             bars.append(Bar(f"thread {member}", int(sites[launch]), trip, start, end, chunks))
         kept = all(int(row[0]) <= self.room for row in self.words)
-        return Clocked(called, returned, tuple(bars), kept)
+        return Clocked(called, returned, ended, tuple(bars), kept)

@@ -271,7 +271,7 @@ class BoundCpu:
         self._enter(record.ctypes.data)
         returned = time.perf_counter_ns()
         self._finish()
-        return bars.read(frame.rows.launches, called, returned)
+        return bars.read(frame.rows.launches, called, returned, time.perf_counter_ns())
 
     @cached_property
     def _launches(self) -> int:
