@@ -131,8 +131,8 @@ def drawn(seed: int, rank: int) -> Drawn:
 
 def test_random_buckets() -> None:
     joined = 0
-    for seed in range(12):
+    for seed in range(6):
         ranks = [drawn(seed, rank) for rank in range(2)]
         check(ranks)
         joined += sum(count > 1 for count in members(program_of(ranks[0].graph)))
-    assert joined > 10
+    assert joined > 5

@@ -117,12 +117,12 @@ def test_a_parameter_is_gathered_anew_for_each_reader() -> None:
 @pytest.mark.parametrize(
     ("plan", "shape", "names"),
     [
-        ("data", (4,), ("data",)),
-        ("tensor", (2,), ("tensor",)),
+        pytest.param("data", (4,), ("data",), marks=pytest.mark.long),
+        pytest.param("tensor", (2,), ("tensor",), marks=pytest.mark.long),
         ("zero1", (4,), ("data",)),
         ("zero3", (2,), ("data",)),
         ("tensor+zero3", (2, 2), ("data", "tensor")),
-        ("tensor+zero1", (2, 2), ("tensor", "data")),
+        pytest.param("tensor+zero1", (2, 2), ("tensor", "data"), marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("order", mostly_long(["tree", "engine"], 1))

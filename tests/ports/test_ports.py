@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 
 FOLDER = Path(__file__).parent / "modules"
 PORTS = sorted(path.stem for path in FOLDER.glob("*.py"))
-QUICK = ("deepset", "lora", "sampler", "vae")
+QUICK = ("lora", "vae")
 """Those that compile in a second or two; the others are long."""
 
 EDITS = {

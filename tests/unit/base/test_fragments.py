@@ -131,7 +131,7 @@ AMD: list[tuple[Dot, str, Formula]] = [
 MAKERS = [*PTX, *WARP_GROUPS, *TENSORS, *AMD]
 
 
-@pytest.mark.parametrize(("dot", "block", "formula"), long_rows(MAKERS, MAKERS[::4]))
+@pytest.mark.parametrize(("dot", "block", "formula"), long_rows(MAKERS, MAKERS[::8]))
 def test_fragments_are_those_of_the_makers(dot: Dot, block: str, formula: Formula) -> None:
     for lane, element, at in fragment(dot.fragments["abc".index(block)]).places():
         assert tuple(at[side] for side in SIDES[block]) == formula(lane, element)

@@ -3,9 +3,10 @@
 import pytest
 
 from bench.trees_worker import PROGRAMS, TABLE
+from tests.long_share import long_but
 
 
-@pytest.mark.parametrize("name", [*PROGRAMS, *TABLE])
+@pytest.mark.parametrize("name", long_but([*PROGRAMS, *TABLE], [*PROGRAMS, *TABLE][::4]))
 def test_inputs_are_drawn_once(name: str) -> None:
     """Else the numbers of large inputs are most of what a compile seems to take."""
     make = (PROGRAMS | TABLE)[name]
