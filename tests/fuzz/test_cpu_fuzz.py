@@ -41,6 +41,6 @@ def test_cases_of_seeds_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPa
 
 
 @given(case=cases())
-@settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_cases_of_hypothesis(case: Case) -> None:
     check(case)

@@ -282,14 +282,14 @@ def check_seeds(seeds: range, make: Callable[[int], list[Case]] = cases) -> None
             raise
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(50), 1))
-def test_sizes_of_seeds(chunk: int) -> None:
-    check_seeds(range(10 * chunk, 10 * (chunk + 1)))
-
-
 @pytest.mark.parametrize("chunk", mostly_long(range(100), 1))
+def test_sizes_of_seeds(chunk: int) -> None:
+    check_seeds(range(5 * chunk, 5 * (chunk + 1)))
+
+
+@pytest.mark.parametrize("chunk", mostly_long(range(200), 1))
 def test_windows_over_merged_axes(chunk: int) -> None:
-    check_seeds(range(20 * chunk, 20 * (chunk + 1)), windows)
+    check_seeds(range(10 * chunk, 10 * (chunk + 1)), windows)
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(100, 4), (140, 4), (140, 3), (129, 4)])

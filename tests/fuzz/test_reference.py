@@ -67,6 +67,6 @@ def test_a_seed_is_one_case_in_every_process() -> None:
 
 
 @given(case=cases())
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 def test_cases_of_hypothesis(case: Case) -> None:
     check(case)

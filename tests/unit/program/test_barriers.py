@@ -77,7 +77,7 @@ steps = st.one_of(
 
 
 @given(st.lists(st.one_of(steps, st.lists(steps, min_size=1, max_size=3)), max_size=8))
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 def test_a_barrier_stands_where_an_order_matters(
     drawn: list[KernelLaunch | list[KernelLaunch]],
 ) -> None:

@@ -202,7 +202,7 @@ def bodies(draw: st.DrawFn, written: list[int], fresh: list[int], depth: int) ->
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_random_launch_lists_are_placed_soundly(data: st.DataObject) -> None:
     fresh = list(range(24))
     made = program(24, *data.draw(bodies([], fresh, 0)))

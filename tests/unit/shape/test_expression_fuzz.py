@@ -125,7 +125,7 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
     return settings(max_examples=examples, suppress_health_check=list(HealthCheck))
 
 
-@fuzz(200)
+@fuzz(100)
 @given(st.one_of(trees, conditions), st.integers(0, 2**32))
 def test_canonical_form_means_the_tree(tree: Tree, seed: int) -> None:
     e = build(tree)
@@ -140,14 +140,14 @@ def test_canonical_form_means_the_tree(tree: Tree, seed: int) -> None:
         assert function(*(env[name] for name in names)) == expected
 
 
-@fuzz(120)
+@fuzz(60)
 @given(st.one_of(trees, conditions))
 def test_text_reads_back(tree: Tree) -> None:
     e = build(tree)
     assert parse(str(e), LEAVES) is e
 
 
-@fuzz(120)
+@fuzz(60)
 @given(st.one_of(trees, conditions))
 def test_rebuilding_keeps_the_node(tree: Tree) -> None:
     e = build(tree)
@@ -158,7 +158,7 @@ def test_rebuilding_keeps_the_node(tree: Tree) -> None:
     assert again.evaluate(env) == e.evaluate(env)
 
 
-@fuzz(150)
+@fuzz(75)
 @given(conditions, st.lists(conditions, max_size=2), trees, st.integers(0, 2**32))
 def test_prove_and_simplify_are_sound(goal: Tree, facts: Any, tree: Tree, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -173,7 +173,7 @@ def test_prove_and_simplify_are_sound(goal: Tree, facts: Any, tree: Tree, seed: 
             assert simple.evaluate(env) == meaning(tree, env), (tree, facts, str(simple), env)
 
 
-@fuzz(150)
+@fuzz(75)
 @given(st.one_of(trees, conditions), trees, st.integers(0, 2**32))
 def test_substitution_means_evaluation(tree: Tree, value: Tree, seed: int) -> None:
     """Substituting a value that lies in the symbol's interval."""
@@ -186,7 +186,7 @@ def test_substitution_means_evaluation(tree: Tree, value: Tree, seed: int) -> No
         assert e.evaluate(env) == meaning(tree, env | {"d": inner}), (tree, value, str(e), env)
 
 
-@fuzz(150)
+@fuzz(75)
 @given(st.one_of(trees, conditions), st.integers(0, 2**32))
 def test_arrays_evaluate_elementwise(tree: Tree, seed: int) -> None:
     e = build(tree)
@@ -197,7 +197,7 @@ def test_arrays_evaluate_elementwise(tree: Tree, seed: int) -> None:
     assert result.tolist() == [meaning(tree, env) for env in envs]
 
 
-@fuzz(150)
+@fuzz(75)
 @given(trees, trees)
 def test_exact_div_inverts_products(a: Tree, b: Tree) -> None:
     x, y = build(a), build(b)
