@@ -85,7 +85,13 @@ def seeing(
     model: LanguageModel, draft: PromptLookup | None = None, **options: Any
 ) -> Iterator[Running]:
     """A server of it, whose cache has room for three texts of full length."""
-    chosen = {"rows": 8, "chunk": 16, "size": 4, "cache": 3 * CONTEXT, "backend": model.backend}
+    chosen: dict[str, Any] = {
+        "rows": 8,
+        "chunk": 16,
+        "size": 4,
+        "cache": 3 * CONTEXT,
+        "backend": model.backend,
+    }
     with running(Served("tiny", model, EngineOptions(**(chosen | options)), draft)) as server:
         yield server
 

@@ -102,6 +102,11 @@ class Text:
         return self._tokens[self._given :]
 
     @property
+    def stopped_by(self) -> str | None:
+        """The stop string that ended it; None where none did."""
+        return self._stops.found
+
+    @property
     def unread(self) -> Array:
         """The ids that the caches lack, int32."""
         return np.array(self._tokens[self.read :], np.int32)

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from luminal.frontend.handle import Array
 from luminal.loaders.token_bytes import TokenTexts
 from luminal.loaders.tokenizer import StreamDecoder
 from luminal.models.seen import Images
@@ -27,6 +28,7 @@ from luminal.serve.application import Application, json_answer
 from luminal.serve.desk import Desk
 from luminal.serve.engine import Event, Job
 from luminal.serve.errors import RESPONSES, ApiError
+from luminal.serve.local_api import LocalApi
 from luminal.serve.metrics import Metrics
 from luminal.serve.orders import Limits, Order
 from luminal.serve.readers import Reading, ReadingApp
@@ -70,6 +72,7 @@ class Api(Application):
             Route("/v1/embeddings", self.embeddings, methods=["POST"]),
             Route(RESPONSES, self.responses, methods=["POST"]),
         ]
+        routes += LocalApi(self).routes
         super().__init__(served.name, limits, Metrics(served.engine), routes, keys, origins)
 
     @contextlib.asynccontextmanager
@@ -125,33 +128,43 @@ class Api(Application):
 
     async def completions(self, request: Request) -> Response:
         """Answers a POST to /v1/completions."""
-        return await self._written(request, lambda order: Completions(*self._of(order)))
+        return await self.written(request, lambda order: Completions(*self._of(order)))
 
     async def chat(self, request: Request) -> Response:
         """Answers a POST to /v1/chat/completions."""
-        return await self._written(
+        return await self.written(
             request, lambda order: Chats(*self._of(order), order.tools, order.calls)
         )
 
     async def responses(self, request: Request) -> Response:
         """Answers a POST to /v1/responses."""
         created = int(time.time())
-        return await self._written(
+        return await self.written(
             request, lambda order: Responses(self.served.name, created, order)
         )
+
+    async def ready(self, request: Request) -> Response:
+        """Answers what needs no run of the model."""
+        with self._clock():
+            async with asyncio.timeout(self.limits.seconds):
+                asked = await self._desk.read(request.url.path, await self.body(request))
+        assert isinstance(asked, orders.Ready)
+        return json_answer(asked.value)
 
     def _of(self, order: Order) -> tuple[str, int, TokenTexts, bool]:
         """What both kinds of answers have."""
         return self.served.name, int(time.time()), self.served.texts, order.usage_in_stream
 
-    async def _written(self, request: Request, form: Callable[[Order], Replies]) -> Response:
+    async def written(self, request: Request, form: Callable[[Order], Replies]) -> Response:
         """The answer to a request for texts; the clock runs from here to its end."""
         start = time.perf_counter()
         async with AsyncExitStack() as stack:
             with self._clock():
                 async with asyncio.timeout(self.limits.seconds):
-                    body = await self._body(request)
+                    body = await self.body(request)
                     order = await self._desk.read(request.url.path, body)
+                    if isinstance(order, orders.Ready):
+                        return json_answer(order.value)
                     assert isinstance(order, Order)
                     # One limit spans reading the body, reading the request and waiting for a
                     # worker: a client that is slow at each of these would otherwise take its time
@@ -297,14 +310,20 @@ class Api(Application):
 
     async def embeddings(self, request: Request) -> Response:
         """Answers a POST to /v1/embeddings."""
+        asked, vectors = await self.vectors(request)
+        count = sum(map(len, asked.prompts))
+        return json_answer(listed(vectors, asked.form, self.served.name, count))
+
+    async def vectors(self, request: Request) -> tuple[orders.Vectors, list[Array]]:
+        """What a request for vectors asks, and these."""
         with self._clock():
             async with asyncio.timeout(self.limits.seconds):
                 return await self._embedded(request)
 
-    async def _embedded(self, request: Request) -> Response:
-        asked = await self._desk.read(request.url.path, await self._body(request))
+    async def _embedded(self, request: Request) -> tuple[orders.Vectors, list[Array]]:
+        asked = await self._desk.read(request.url.path, await self.body(request))
         assert isinstance(asked, orders.Vectors)
-        prompts, form = asked
+        prompts = asked.prompts
         # Vectors have a count of their own: they are computed between two steps, one at a time, and
         # would not be seen in the queue of texts.
         if self._vectors + len(prompts) > self.limits.queue:
@@ -317,4 +336,4 @@ class Api(Application):
             self._vectors -= len(prompts)
         count = sum(map(len, prompts))
         self.metrics.prompt_tokens.inc(count)
-        return json_answer(listed(vectors, form, self.served.name, count))
+        return asked, vectors

@@ -98,7 +98,7 @@ class Application:
 
     # --- bodies and their time
 
-    async def _body(self, request: Request) -> bytes:
+    async def body(self, request: Request) -> bytes:
         """A request of at most so many bytes. Raises ApiError at once where it says it has more."""
         most, got = self.limits.body, bytearray()
         coding = request.headers.get("content-encoding", "identity")

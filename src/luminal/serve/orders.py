@@ -114,7 +114,7 @@ class Vocabulary(Protocol):
 
 def completion(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     """The order of a body of `/v1/completions`. Raises ApiError."""
-    prompts = _prompts(body.needed("prompt"), words)
+    prompts = prompts_of(body.needed("prompt"), words)
     count = body.integer("n", 1, limits.texts, 1)
     # OpenAI's `best_of` writes more texts than it gives. Doing so quietly would cost a client time
     # that it cannot see.
@@ -166,6 +166,12 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     return order
 
 
+class Ready(NamedTuple):
+    """An answer that needs no run of the model: an object of JSON."""
+
+    value: dict[str, Any]
+
+
 class Vectors(NamedTuple):
     """What `/v1/embeddings` is asked for; `form`: "float" or "base64"."""
 
@@ -175,7 +181,7 @@ class Vectors(NamedTuple):
 
 def embeddings(body: Fields, words: Vocabulary, limits: Limits) -> Vectors:
     """The texts of a body of `/v1/embeddings`. Raises ApiError."""
-    prompts = _prompts(body.needed("input"), words, "input")
+    prompts = prompts_of(body.needed("input"), words, "input")
     if len(prompts) > limits.vectors:
         raise refused("input", f"{len(prompts)} texts; at most {limits.vectors}")
     for ids in prompts:
@@ -224,8 +230,10 @@ def order_of(body: Fields, words: Vocabulary, limits: Limits, **specific: Any) -
     return Order(**common, **specific)
 
 
-def _prompts(value: Any, words: Vocabulary, name: str = "prompt") -> tuple[tuple[int, ...], ...]:
-    """A text, a list of texts, a list of ids or of lists of ids."""
+def prompts_of(value: Any, words: Vocabulary, name: str = "prompt") -> tuple[tuple[int, ...], ...]:
+    """The prompts that a field has: a text, a list of texts, a list of ids or of lists of ids.
+    Raises ApiError.
+    """
     if isinstance(value, str):
         prompts: list[Any] = [value]
     elif isinstance(value, list) and value:
@@ -251,16 +259,15 @@ def _prompt(value: Any, words: Vocabulary, name: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def stops_of(value: Any) -> tuple[str, ...]:
+def stops_of(value: Any, name: str = "stop") -> tuple[str, ...]:
+    """The texts at which a text ends. Raises ApiError."""
     texts = [value] if isinstance(value, str) else [] if value is None else value
     fine = isinstance(texts, list) and len(texts) <= MOST_STOPS
     if not fine or not all(isinstance(text, str) and text for text in texts):
-        raise refused(
-            "stop", f"{shown(value)} is no text and no list of at most {MOST_STOPS} texts"
-        )
+        raise refused(name, f"{shown(value)} is no text and no list of at most {MOST_STOPS} texts")
     longest = max(map(len, texts), default=0)
     if longest > LONGEST_STOP:
-        raise refused("stop", f"a text of {longest} characters; at most {LONGEST_STOP}")
+        raise refused(name, f"a text of {longest} characters; at most {LONGEST_STOP}")
     return tuple(texts)
 
 

@@ -121,7 +121,7 @@ class ReadingApp(Application):
         """Answers a POST to /v1/audio/transcriptions, or translations."""
         with self._clock():
             async with asyncio.timeout(self.limits.seconds):
-                body = await self._body(request)
+                body = await self.body(request)
                 kind = request.headers.get("content-type", "")
                 try:
                     asked, sound = await _in(self._readers, partial(self._heard, kind, body))
@@ -176,7 +176,7 @@ class ReadingApp(Application):
     async def _answered(self, request: Request, answer: Callable[[Fields], Any]) -> Response:
         with self._clock():
             async with asyncio.timeout(self.limits.seconds):
-                body = await self._body(request)
+                body = await self.body(request)
                 fields = await _in(self._readers, partial(self._parsed, body))
                 try:
                     return json_answer(await answer(fields))

@@ -6,19 +6,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from luminal.loaders.shown import shown
-from luminal.serve import orders
-from luminal.serve.errors import RESPONSES, ApiError
+from luminal.serve import llama_cpp, ollama_order, orders
+from luminal.serve.errors import LLAMA_CPP, OLLAMA, RESPONSES, ApiError
 from luminal.serve.fields import Fields, parse
 from luminal.serve.orders import Limits, Order
 from luminal.serve.responses_order import responses
 from luminal.serve.words import Words
 
-Asked = Order | orders.Vectors
+Asked = Order | orders.Vectors | orders.Ready
 READERS: Mapping[str, Callable[[Fields, Words, Limits], Asked]] = {
     "/v1/completions": orders.completion,
     "/v1/chat/completions": orders.chat,
     "/v1/embeddings": orders.embeddings,
     RESPONSES: responses,
+    OLLAMA + "chat": ollama_order.chat,
+    OLLAMA + "generate": ollama_order.generate,
+    OLLAMA + "embed": ollama_order.embed,
+    "/completion": llama_cpp.completion,
+    "/tokenize": llama_cpp.tokenize,
+    "/detokenize": llama_cpp.detokenize,
 }
 
 
@@ -26,10 +32,17 @@ def read(path: str, body: bytes, words: Words, limits: Limits) -> Asked:
     """What a body asks for at a path. Raises ApiError."""
     try:
         fields = parse(body)
-        check_model(fields.needed("model"), words.name)
+        if path not in LLAMA_CPP:  # whose one model has no name
+            check_model(named(path, fields.needed("model")), words.name)
         return READERS[path](fields, words, limits)
     except RecursionError:  # whoever walks it goes as deep as it: parser, template, schema
         raise ApiError(400, "body: lists or objects nest too deeply") from None
+
+
+def named(path: str, name: Any) -> Any:
+    """The name of a model that a path's clients ask for: Ollama's put a tag behind it."""
+    tagged = path.startswith(OLLAMA) and isinstance(name, str)
+    return name.removesuffix(":latest") if tagged else name
 
 
 def check_model(name: Any, served: str) -> None:

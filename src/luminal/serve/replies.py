@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
@@ -32,6 +33,8 @@ class Choice:
     offsets: list[int] = field(default_factory=list)
     begun: list[tuple[Event, int]] = field(default_factory=list)
     """What was there before the first step, with what `add` gave: the prompt, if it is told."""
+    first: float = 0.0
+    """When its first token came, by `time.perf_counter`."""
     _length: int = 0
 
     def begin(self, events: Sequence[Event]) -> None:
@@ -41,6 +44,7 @@ class Choice:
     def add(self, event: Event) -> int:
         """Takes what a step added; where the text of its token begins."""
         self.events.append(event)
+        self.first = self.first or time.perf_counter()
         begin = self._length
         if event.token is not None and self.ranked:
             self.offsets.append(begin)
