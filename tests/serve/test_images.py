@@ -106,6 +106,19 @@ def test_responses_take_images(model: LanguageModel, shown: Running) -> None:
     assert found.output_text == wanted(model, "w3", lossy).text
 
 
+def test_paths_of_ollama_take_images(model: LanguageModel, shown: Running) -> None:
+    image = picture(30, 20, 9)
+    expected = wanted(model, image, "w3").text
+    options = {"temperature": 0, "num_predict": NEW}
+    about = {"model": "tiny", "stream": False, "options": options}
+    said = [{"role": "user", "content": "w3", "images": [encoded(image)]}]
+    answer = httpx.post(f"{shown.url}/api/chat", json=about | {"messages": said}, timeout=60)
+    assert answer.json()["message"]["content"] == expected
+    asked = {"prompt": "w3", "images": [encoded(image)]}
+    answer = httpx.post(f"{shown.url}/api/generate", json=about | asked, timeout=60)
+    assert answer.json()["response"] == expected
+
+
 def flat(width: int, height: int) -> bytes:
     """A PNG of one bit a pixel and one colour: few bytes for any size."""
 

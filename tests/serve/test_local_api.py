@@ -178,16 +178,14 @@ def test_a_llama_cpp_completion(server: Running, client: Any) -> None:
     told = events(post(server, "/completion", **body, stream=True))
     assert "".join(each["content"] for each in told) == answer["content"]
     assert [each["stop"] for each in told] == [False] * (len(told) - 1) + [True]
-    assert sum((each["tokens"] for each in told), []) == answer["tokens"]
+    assert [token for each in told for token in each["tokens"]] == answer["tokens"]
     assert set(told[0]) == {
         "index", "content", "tokens", "stop", "id_slot", "tokens_predicted", "tokens_evaluated",
     }  # fmt: skip
     ids = server.served.tokenizer.encode("Hello")
-    stopped = post(
-        server, "/completion", **(body | {"prompt": ids, "stop": [answer["content"][4]]})
-    )
-    told_of = stopped.json()
-    assert (told_of["stop_type"], told_of["stopping_word"]) == ("word", answer["content"][4])
+    word = answer["content"][4]
+    stopped = post(server, "/completion", **(body | {"prompt": ids, "stop": [word]})).json()
+    assert (stopped["stop_type"], stopped["stopping_word"]) == ("word", word)
 
 
 def test_tokens_of_llama_cpp(server: Running) -> None:
@@ -201,7 +199,6 @@ def test_tokens_of_llama_cpp(server: Running) -> None:
     assert [each["piece"] for each in pieces] == ["a", " ", "b"]
     assert post(server, "/tokenize", content="").json() == {"tokens": []}
     assert post(server, "/detokenize", tokens=[]).json() == {"content": ""}
-    # Half a character is told by its bytes.
     props = httpx.get(f"{server.url}/props").json()
     assert props["default_generation_settings"]["n_ctx"] == server.served.context
     assert props["modalities"] == {"vision": False, "audio": False}

@@ -178,7 +178,7 @@ class LocalApi:
 
     @property
     def _bytes(self) -> int:
-        """What these take."""
+        """How many bytes these take."""
         return sum(
             held.nbytes if isinstance(held, Packed) else math.prod(held.shape) * held.dtype.size
             for held in self._api.served.engine.model.parameters()

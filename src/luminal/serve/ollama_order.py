@@ -25,7 +25,7 @@ OFF = {"think": False, "logprobs": False}
 def chat(body: Fields, words: Words, limits: Limits) -> Order | Ready:
     """The order of a body of `/api/chat`. Raises ApiError."""
     pictures = Pictures(words, limits)
-    messages = [_message(each, pictures) for each in body.objects("messages", MOST_MESSAGES)]
+    messages = [_message(item, pictures) for item in body.objects("messages", MOST_MESSAGES)]
     if not messages:
         return _preloaded(body, words, {"message": {"role": "assistant", "content": ""}})
     tools = tools_of(body)
