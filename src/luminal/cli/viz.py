@@ -33,7 +33,7 @@ def command(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="FILE.py:FUNCTION that returns a Graph, a model's folder or GGUF, MODEL.onnx.",
+            help="FILE.py:FUNCTION (of a Graph), a model's folder or GGUF, MODEL.onnx, FILE.trace.",
         ),
     ],
     backend: Backend = "cpu",
@@ -69,6 +69,10 @@ def command(
     path = Path(target)
     if path.suffix == ".onnx":
         document = _of_onnx(asked, dims or [])
+    elif path.suffix == ".trace":
+        from luminal.viz.saved_trace import document_of
+
+        document = document_of(path)
     elif path.exists() and path.suffix != ".py":
         document = _of_model(asked, program, context)
     else:

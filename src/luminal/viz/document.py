@@ -70,7 +70,7 @@ def document(
         "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "luminal": installation.VERSION,
         "machine": {"cpu": backend.hardware, "device": backend.name},
-        **_of_report(report),
+        **of_report(report),
         "values": values.columns(sources),
         "stages": stages(space.lowered, of_lowered, computed, of_chosen, sources),
         "kernels": kernels.kernels(computed, values, sources, backend),
@@ -85,7 +85,7 @@ def document(
     return {**facts, **sources.facts()}
 
 
-def _of_report(report: Report) -> dict[str, Any]:
+def of_report(report: Report) -> dict[str, Any]:
     """What a report knows of the whole run."""
     return {
         "dims": report.dims,

@@ -63,7 +63,7 @@ def launches(
         reads, writes = _touched(program, launch)
         rows.append(
             {
-                **_costs(report, row),
+                **costs(report, row),
                 "loop": loop,
                 "of": computed.of(launch),
                 "reads": reads,
@@ -77,10 +77,11 @@ def launches(
 
 def prologue(report: Report) -> list[dict[str, Any]]:
     """The launches that run after a weight was set."""
-    return [_costs(report, row) for row in report.prologue]
+    return [costs(report, row) for row in report.prologue]
 
 
-def _costs(report: Report, row: KernelRow) -> dict[str, Any]:
+def costs(report: Report, row: KernelRow) -> dict[str, Any]:
+    """What a launch does and takes."""
     peaks = report.peaks
     return {
         "kernel": row.kernel,

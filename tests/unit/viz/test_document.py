@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ import pytest
 import luminal as lm
 from luminal import nn
 from luminal.backends import registry
+from luminal.base import config
 from luminal.compiler.dump import Dump
 from luminal.search import operands
 from luminal.session import graph as session
 from luminal.viz import server
 from luminal.viz.page import page
+from luminal.viz.saved_trace import document_of
 from luminal.viz.unrolled import values_of
 from luminal.viz.values import ByOrigin, Values
 
@@ -274,3 +277,21 @@ def test_backends_without_stages_say_so() -> None:
 def test_a_port_that_is_taken_is_named() -> None:
     with server.server("x") as first, pytest.raises(lm.InputError, match="cannot be had"):
         server.server("x", first.server_port)
+
+
+def test_a_saved_trace_is_shown_by_its_longest_program(tmp_path: Path) -> None:
+    path = tmp_path / "saved.trace"
+    with config.override(LUMINAL_TRACE=path):
+        exe = lm.compile(small(), "cpu")
+        arrays = {"x": np.ones((4, 8), np.float32), "w": np.ones((8, 6), np.float32)}
+        for _ in range(12):
+            exe(arrays)
+    document = document_of(path)
+    rows = exe.report().kernels
+    assert [launch["label"] for launch in document["launches"]] == [row.label for row in rows]
+    assert {bar["launch"] for bar in document["timeline"]["run"]} == {*range(len(rows))}
+    assert all(bar["start"] < bar["end"] for bar in document["timeline"]["run"])
+    assert any("compile" in step["name"] for step in document["timeline"]["compile"])
+    (tmp_path / "other.trace").write_text("hello\n")
+    with pytest.raises(lm.InputError, match="no trace: its first line"):
+        document_of(tmp_path / "other.trace")
