@@ -17,14 +17,14 @@ import numpy as np
 from luminal.backends.cpu.peaks import measure
 from luminal.backends.cpu.target import current
 from luminal.backends.cpu.team import team_size_default
-from luminal.runtime.roofline import Peaks
+from luminal.runtime.roofline import NARROW, Peaks
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
     """What one call of a row does: operations of arithmetic, bytes that it cannot but read from
-    memory, tokens. `narrow`: products of types that have instructions of their own, for whose
-    arithmetic no limit is measured.
+    memory, tokens. `narrow`: products of types that have instructions of their own, which do
+    NARROW times those of f32 at most.
     """
 
     flops: float = 0
@@ -95,9 +95,11 @@ def rates(counted: Counted, seconds: Mapping[str, float], peaks: Peaks) -> tuple
 
 
 def _rate(side: str, counted: Counted, seconds: float, peaks: Peaks) -> Rate:
-    flops = 0.0 if counted.narrow else counted.flops  # arithmetic is measured in f32
-    computing, reading = flops / peaks.flops, counted.read_bytes / peaks.memory
-    least, by = max((computing, "arithmetic"), (reading, "reading memory"))
+    faster = NARROW if counted.narrow else 1  # what is measured is arithmetic in f32
+    computing = counted.flops / (faster * peaks.flops)
+    reading = counted.read_bytes / peaks.memory
+    arithmetic = f"{faster} times f32's arithmetic" if counted.narrow else "arithmetic"
+    least, by = max((computing, arithmetic), (reading, "reading memory"))
     if counted.tokens:
         amount, unit = counted.tokens, "tokens/s"
     elif reading > computing:

@@ -91,3 +91,10 @@ def _seconds(process: int) -> float:
         return 0.0
     fields = text.rpartition(")")[2].split()  # from the state on: a name may hold blanks
     return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
+def available() -> int:
+    """Bytes of memory that programs can have without any being ended, files in it let go."""
+    lines = (PROC / "meminfo").read_text().splitlines()
+    (said,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    return int(said) << 10

@@ -22,7 +22,7 @@ SUBJECTS = (
     "start", "small", "pointwise", "reductions", "scatter", "matmul", "attention", "chains",
     "blocks", "convolution", "beside", "language_model", "training", "moe", "torch_compile",
     "onnx_runtime", "compile_time", "costs", "search", "serving", "growth", "fuzz",
-    "windows",
+    "windows", "large", "large_training",
 )  # fmt: skip
 QUICK = ("small", "pointwise", "reductions", "matmul", "attention", "blocks", "convolution")
 LOADED = "LOADED"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,13 +30,24 @@ def cnn(weights: Mapping[str, Array], images: Array, labels: Array) -> Callable[
 
 
 def llama(
-    weights: Mapping[str, Array], ids: Array, wanted: Array, layers: int, heads: int
+    weights: Mapping[str, Array],
+    ids: Array,
+    wanted: Array,
+    layers: int,
+    heads: int,
+    theta: float = 10000.0,
+    recomputed: bool = False,
 ) -> Callable[[], float]:
-    """A step with AdamW; a call gives the loss before it."""
+    """A step with AdamW; a call gives the loss before it. Weights of bfloat16 stay so, moments and
+    the loss are f32. `recomputed`: layers are computed again for gradients. The embedding is the
+    head where there is no other.
+    """
     batch, length = ids.shape
     width = weights["model.norm.weight"].size // heads
-    angles = np.outer(np.arange(length), 10000.0 ** (-np.arange(width // 2) / (width // 2)))
-    cos, sin = (np.tile(turn(angles), 2).astype(np.float32) for turn in (np.cos, np.sin))
+    dtype = weights["model.norm.weight"].dtype
+    groups = heads * width // len(weights["model.layers.0.self_attn.k_proj.weight"])
+    angles = np.outer(np.arange(length), theta ** (-np.arange(width // 2) / (width // 2)))
+    cos, sin = (np.tile(turn(angles), 2).astype(dtype) for turn in (np.cos, np.sin))
     hidden = np.triu(np.ones((length, length), bool), 1)
 
     def turned(x: Any) -> Any:
@@ -48,12 +60,11 @@ def llama(
 
         h = _norm(x, w("input_layernorm.weight"))
         q, k, v = (
-            (h @ w(f"self_attn.{n}_proj.weight").T)
-            .reshape(batch, length, heads, width)
-            .swapaxes(1, 2)
+            (h @ w(f"self_attn.{n}_proj.weight").T).reshape(batch, length, -1, width).swapaxes(1, 2)
             for n in "qkv"
         )
-        scores = turned(q) @ turned(k).swapaxes(2, 3) / np.sqrt(width)
+        k, v = (jnp.repeat(each, groups, 1) for each in (k, v))
+        scores = turned(q) @ turned(k).swapaxes(2, 3) * width**-0.5
         mixed = jax.nn.softmax(jnp.where(hidden, -jnp.inf, scores)) @ v
         mixed = mixed.swapaxes(1, 2).reshape(batch, length, -1)
         x = x + mixed @ w("self_attn.o_proj.weight").T
@@ -64,8 +75,12 @@ def llama(
     def loss(w: Weights) -> Any:
         x = w["model.embed_tokens.weight"][jnp.asarray(ids)]
         for k in range(layers):
-            x = layer(x, w, f"model.layers.{k}.")
-        logits = _norm(x, w["model.norm.weight"]) @ w["lm_head.weight"].T
+            prefix = f"model.layers.{k}."
+            own = {name: each for name, each in w.items() if name.startswith(prefix)}
+            call = partial(layer, prefix=prefix)
+            x = (jax.checkpoint(call) if recomputed else call)(x, own)
+        head = w["lm_head.weight" if "lm_head.weight" in w else "model.embed_tokens.weight"]
+        logits = (_norm(x, w["model.norm.weight"]) @ head.T).astype(jnp.float32)
         return _cross_entropy(logits.reshape(batch * length, -1), jnp.asarray(wanted).reshape(-1))
 
     return _steps(weights, loss, decay=0.01)
@@ -76,19 +91,21 @@ def _steps(
 ) -> Callable[[], float]:
     def update(w: Weights, m: Weights, v: Weights, t: Any) -> Any:
         value, gradients = jax.value_and_grad(loss)(w)
+        gradients = {n: g.astype(jnp.float32) for n, g in gradients.items()}
         t = t + 1
         m = {n: B1 * m[n] + (1 - B1) * g for n, g in gradients.items()}
         v = {n: B2 * v[n] + (1 - B2) * g * g for n, g in gradients.items()}
 
         def moved(n: str) -> Any:
             size = jnp.sqrt(v[n] / (1 - B2**t)) + EPS
-            return w[n] * (1 - 1e-3 * decay) - 1e-3 * m[n] / (1 - B1**t) / size
+            moved = w[n] * (1 - 1e-3 * decay) - 1e-3 * m[n] / (1 - B1**t) / size
+            return moved.astype(w[n].dtype)
 
         return value, ({n: moved(n) for n in w}, m, v, t)
 
     step = jax.jit(update, donate_argnums=(0, 1, 2, 3))
     first = {name: jnp.array(w) for name, w in weights.items()}
-    none = [{name: jnp.zeros_like(w) for name, w in first.items()} for _ in range(2)]
+    none = [{name: jnp.zeros(w.shape, jnp.float32) for name, w in first.items()} for _ in range(2)]
     state: list[Any] = [(first, *none, jnp.zeros((), jnp.float32))]
 
     def call() -> float:
