@@ -98,8 +98,10 @@ class PyTorch(Steps):
 
         torch.set_num_threads(threads)
         plain = {k: v for k, v in keys.items() if k not in ("architectures", "model_type")}
-        settings = transformers.LlamaConfig(**plain, rms_norm_eps=EPSILON, rope_theta=THETA)
-        model: Any = transformers.LlamaForCausalLM(settings).to(torch.bfloat16)
+        rotary = {"rope_type": "default", "rope_theta": THETA}
+        settings = transformers.LlamaConfig(**plain, rms_norm_eps=EPSILON, rope_parameters=rotary)
+        model: Any = transformers.LlamaForCausalLM(settings)
+        model.to(torch.bfloat16)
         arrays = Sizes(keys).arrays()
         with torch.no_grad():
             for name, held in model.named_parameters():

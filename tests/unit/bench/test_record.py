@@ -164,8 +164,11 @@ def test_limits_are_those_of_what_binds_first() -> None:
     (prefill,) = rates(Counted(2e12, 16e9, tokens=128), {"ours": 20.0}, PEAKS)
     assert (prefill.limit, prefill.limited_by) == (12.8, "arithmetic")
     (narrow,) = rates(Counted(1e12, narrow=True), {"ours": 1.0}, PEAKS)
-    assert narrow.limit is None
-    assert narrow.doubt is None
+    assert (narrow.limit, narrow.limited_by) == (0.8, "4 times f32's arithmetic")
+    assert narrow.doubt is not None
+    (unknown,) = rates(Counted(tokens=1), {"ours": 1.0}, PEAKS)
+    assert unknown.limit is None
+    assert unknown.doubt is None
     assert beyond_cache(1) == 0
 
 
