@@ -14,6 +14,7 @@ from bench.load import available
 
 LEAST = 1 << 30  # bytes that stay free
 EVERY = 0.1  # seconds between looks
+COMMAND = (sys.executable, "-u", "-m", "bench.large_sides")
 
 
 @dataclass(slots=True)
@@ -21,13 +22,14 @@ class Side:
     """A process that `bench/large_sides.py` runs; what it answers to each request."""
 
     worker: Worker
+    least: int
     ended_for_memory: bool = False
 
     def ask(self, request: Mapping[str, Any], limit: float) -> dict[str, Any]:
         """Its answer; "failed" says why there is none, and nothing more can be asked then."""
         answer = self.worker.ask(request, limit)
         if "failed" in answer and self.ended_for_memory:
-            return {"failed": f"ended, as less than {LEAST >> 30} GiB of memory were free"}
+            return {"failed": f"ended, as less than {self.least >> 30} GiB of memory were free"}
         return answer
 
 
@@ -36,8 +38,7 @@ def side(name: str, least: int = LEAST) -> Iterator[Side]:
     """The process of a side by its name; ended with the block, and as soon as less than `least`
     bytes are free.
     """
-    command = (sys.executable, "-u", "-m", "bench.large_sides", name)
-    started, over = Side(Worker(command)), threading.Event()
+    started, over = Side(Worker((*COMMAND, name)), least), threading.Event()
 
     def watch() -> None:
         while not over.wait(EVERY):
