@@ -3,6 +3,8 @@
 // anything. By subject: elements, words of numbers, the document, the selection, parts that views
 // share (tables, lines, drawings), the views in the order of their tabs, search, keys, the start.
 // Whatever comes from a user's program is put in as text, never as HTML.
+// It is longer than other files: seven views in one file that no step builds and no framework carries.
+// A view's functions stand together and use only what stands above the views.
 
 // --- Elements
 
