@@ -202,9 +202,9 @@ def _memory(buffers: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _spellings() -> list[dict[str, Any]]:
     nodes = [
-        {"text": "Sum{a1} (%2 * %3)", "rule": "", "kind": "", "cost": 1800.0, "chosen": False,
+        {"text": "Sum{a1} (%2 * %3)", "rule": "", "kind": "", "cost": 1.8e-5, "chosen": False,
          "why_not": "costs 1.8x: reads w twice"},
-        {"text": "%3 * Sum{a1} %2", "rule": "sum-distribute", "kind": "rounding", "cost": 1000.0,
+        {"text": "%3 * Sum{a1} %2", "rule": "sum-distribute", "kind": "rounding", "cost": 1e-5,
          "chosen": True, "why_not": ""},
     ]  # fmt: skip
     return [{"of": [4], "nodes": nodes}, {"of": [12], "nodes": nodes}]

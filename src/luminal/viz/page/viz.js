@@ -88,6 +88,8 @@ function percent(part) {
     : Math.abs(part) < 0.0995 ? `${(100 * part).toFixed(1)}%` : `${(100 * part).toFixed(0)}%`;
 }
 
+const sentence = text => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
 function counted(count, noun, plural = `${noun}s`) {
   return `${whole(count)} ${count === 1 ? noun : plural}`;
 }
@@ -726,7 +728,7 @@ function empty(view, words) {
 }
 
 function note(view) {
-  return notes[view] ? element("p", { class: "faint" }, notes[view]) : "";
+  return notes[view] ? element("p", { class: "faint" }, sentence(notes[view])) : "";
 }
 
 // --- Overview: what it is, how long it takes, where the time goes, what would help
@@ -781,7 +783,7 @@ function whereItGoes() {
     { title: "time", value: row => row.seconds, show: row => duration(row.seconds) },
     { title: "share", value: row => row.seconds, show: row => percent(row.seconds / total) },
   ], rows);
-  return [element("h2", {}, "Where the time goes"), element("p", {}, sumInWords()), bar, shownTable];
+  return [element("h2", {}, "Where the time goes"), element("p", {}, sumInWords()), given.gap ? element("p", { class: "faint" }, sentence(given.gap)) : "", bar, shownTable];
 }
 
 // How the time of a run and the sum of its launches come together.
@@ -1511,7 +1513,8 @@ function spellings() {
 }
 
 function classTitle(one) {
-  const value = one.of?.[0];
+  const isComputed = id => !/^(View|Constant)$/.test(values.ops[values.op[id]]);
+  const value = one.of?.findLast(isComputed) ?? one.of?.[0];
   if (value === undefined) return cutText(one.nodes.find(node => node.chosen)?.text ?? one.nodes[0].text, 60);
   const where = place(values.file?.[value] ?? -1, values.line?.[value]);
   return `%${value} ${[values.ops[values.op[value]], modulePath(values.module?.[value] ?? -1), where].filter(Boolean).join(", ")}  (${one.nodes.length})`;
@@ -1522,7 +1525,7 @@ function spellingTable(one) {
   const columns = [
     { title: "spelling", text: true, value: node => node.text, show: node => [element("code", {}, node.text), node.chosen ? element("strong", { class: "good" }, "  taken") : ""] },
     { title: "made by", text: true, value: node => node.rule, show: node => node.rule ? `${node.rule}${node.kind ? ` (${node.kind})` : ""}` : "as recorded" },
-    { title: "cost", value: node => node.cost ?? Infinity, show: node => (node.cost === null || node.cost === undefined ? "" : amount(node.cost, "")) },
+    { title: "a run with it", hint: "as predicted, with all else as it is", value: node => node.cost ?? Infinity, show: node => duration(node.cost) },
     { title: "to the least", value: node => node.cost ?? Infinity, show: node => (cheapest > 0 && isFinite(cheapest) && node.cost ? `${digits(node.cost / cheapest)}x` : "") },
     { title: "why not", text: true, value: node => node.why_not ?? "", show: node => node.why_not || "" },
   ];
@@ -2140,7 +2143,7 @@ function searchView() {
   return { element: element("div", {}, element("h2", {}, "What the search did"), element("p", {}, searchInWords(search)), note("search"),
     history.length ? chart("The best time over the search", width => historyDrawing(history, search, width)) : "",
     element("h2", {}, "What the winner does otherwise than fast"),
-    difference.length ? element("ul", {}, difference.map(one => element("li", {}, one))) : element("p", { class: "faint" }, "Nothing: the fast program runs."),
+    difference.length ? element("ul", {}, difference.map(one => element("li", {}, sentence(one)))) : element("p", { class: "faint" }, "Nothing: the fast program runs."),
     ...genes(search.genes ?? []), ...rejected(search.rejected ?? []), ...ruleTable(search.rules ?? [])) };
 }
 
