@@ -29,9 +29,9 @@ def test_programs_agree_with_torch(chunk: int) -> None:
     check_seeds("torch", range(CHUNK * chunk, CHUNK * (chunk + 1)))
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(5), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(10), 1))
 def test_dags_agree_with_the_reference(chunk: int) -> None:
-    check_seeds("dag", range(4 * chunk, 4 * (chunk + 1)), largest=150)
+    check_seeds("dag", range(2 * chunk, 2 * (chunk + 1)), largest=150)
 
 
 @pytest.mark.parametrize("chunk", mostly_long(range(4), 1))
@@ -64,6 +64,6 @@ def test_half_of_the_leaves_are_weights_or_constants() -> None:
 
 
 def test_dags_are_wide() -> None:
-    programs = [dag(seed) for seed in range(2)]
-    assert max(len(program.outputs) for program in programs) >= 20
-    assert max(program.steps() for program in programs) >= 300
+    program = dag(0)
+    assert len(program.outputs) >= 20
+    assert program.steps() >= 300
