@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 import luminal as lm
 from luminal.backends.cpu import ahead, peaks
 from luminal.backends.cpu.ahead import Ahead
 from luminal.base import config, garbage
-from tests import long_share
+from tests import collecting, long_share
 from tests.crashes import pytest_runtest_setup, pytest_xdist_make_scheduler
-from tests.long_share import pytest_collection_modifyitems, pytest_configure
+from tests.long_share import pytest_collection_modifyitems
 
 __all__ = [
-    "pytest_collection_modifyitems", "pytest_configure", "pytest_runtest_setup",
-    "pytest_xdist_make_scheduler",
+    "pytest_collection_modifyitems", "pytest_runtest_setup", "pytest_xdist_make_scheduler",
 ]  # hooks  # fmt: skip
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"
@@ -35,12 +35,20 @@ os.environ.setdefault("LUMINAL_THREADS", str(min(2, os.cpu_count() or 1)))
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+# Hypothesis would draw the numbers of our own sources too, and takes seconds to read them all.
+providers._get_local_constants = lambda: providers._local_constants
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write golden texts anew instead of comparing"
     )
     long_share.pytest_addoption(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    long_share.pytest_configure(config)
+    config.pluginmanager.register(collecting)
 
 
 @pytest.hookimpl(wrapper=True)
