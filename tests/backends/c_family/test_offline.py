@@ -16,6 +16,7 @@ from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import among
 from tests.backends.c_family.offline import TARGETS, Compiler, skip_without
 from tests.backends.c_family.small_models import MODELS
+from tests.long_share import long_rows
 
 # --- the op table ---------------------------------------------------------------------------------
 
@@ -26,7 +27,7 @@ def table_of(group: op_table.Group, dtype: DType, name: str) -> Graph:
     return Graph(tuple(table.outputs))
 
 
-@pytest.mark.parametrize(("name", "architecture"), TARGETS)
+@pytest.mark.parametrize(("name", "architecture"), long_rows(TARGETS, TARGETS[::3]))
 def test_a_sample_of_the_op_table(name: str, architecture: str) -> None:
     skip_without(name)
     graph = table_of(op_table.loops, dtypes.float32, name)

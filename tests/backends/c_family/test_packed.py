@@ -65,7 +65,7 @@ IN_BYTES = [(name, kind, rows) for name in ("cuda", "hip") for kind in BYTES for
 
 @pytest.mark.parametrize(
     ("dialect", "kind", "rows"),
-    long_rows(IN_BYTES, [("cuda", "Q4_0", 1), ("cuda", "int8", 3), ("hip", "Q8_0", 1)]),
+    long_rows(IN_BYTES, [("cuda", "int8", 3), ("hip", "Q8_0", 1)]),
 )
 def test_products_of_bytes_are_by_dots_of_words(dialect: str, kind: str, rows: int) -> None:
     """Codes that are bytes of any value, by rows of which some blocks are zeros."""

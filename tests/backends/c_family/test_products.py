@@ -4,13 +4,15 @@ is checked.
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from luminal.kernel.product_blocks import Products
 from tests.backends.c_family.dialects import CHECKED, checked
 from tests.backends.groups.product_graphs import GRAPHS, case
 from tests.backends.on_device import check_case, compiled_on
-from tests.long_share import long_but
+from tests.long_share import long_but, long_rows
 from tests.simt.launching import DeviceFault
 
 SAMPLE = ("product", "linear", "convolution", "dims")
@@ -22,8 +24,10 @@ def check(dialect: str, name: str) -> None:
     check_case(compiled_on(checked(dialect), run.graph), run, 1.0)
 
 
-@pytest.mark.parametrize("name", long_but(SAMPLE, SAMPLE[2:]))
-@pytest.mark.parametrize("dialect", long_but(CHECKED, ("cuda", "metal")))
+@pytest.mark.parametrize(
+    ("dialect", "name"),
+    long_rows(product(CHECKED, SAMPLE), [("cuda", "dims"), ("metal", "convolution")]),
+)
 def test_a_sample_of_products(dialect: str, name: str) -> None:
     check(dialect, name)
 
@@ -37,7 +41,7 @@ def test_every_product(dialect: str, name: str) -> None:
     check(dialect, name)
 
 
-@pytest.mark.parametrize("dialect", CHECKED)
+@pytest.mark.parametrize("dialect", long_but(CHECKED, ("hip",)))
 def test_a_missing_barrier_is_found(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Products, "barrier", lambda self, *running: None)
     with pytest.raises(DeviceFault, match=r"reads byte \d+ of shared memory, which nothing has"):

@@ -42,7 +42,7 @@ class Here:
 
 @pytest.mark.parametrize("name", long_but(CHECKED, ("cuda", "metal")))
 def test_a_few_random_graphs(name: str) -> None:
-    check_seeds(name, range(2))
+    check_seeds(name, range(1))
 
 
 @pytest.mark.long

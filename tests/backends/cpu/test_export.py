@@ -83,11 +83,11 @@ def drawn(folder: Path, seed: int) -> None:
     keep(folder, f"drawn{seed}", exe, case.inputs, case.dims, case.states)
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(134), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(200), 1))
 def test_drawn_programs(tmp_path: Path, chunk: int) -> None:
-    for seed in range(3 * chunk, 3 * chunk + 3):
+    for seed in (2 * chunk, 2 * chunk + 1):
         drawn(tmp_path, seed)
-    assert run_elsewhere(tmp_path) == "3 programs ran\n"
+    assert run_elsewhere(tmp_path) == "2 programs ran\n"
 
 
 # --- programs that people write -------------------------------------------------------------------

@@ -10,7 +10,7 @@ from tests.backends.op_table import check
 from tests.fuzz.cpu_run import compiled
 from tests.long_share import long_but
 
-OFTEN = dtypes.float32, dtypes.bfloat16, dtypes.int64, dtypes.bool_
+OFTEN = dtypes.float32, dtypes.bool_
 """The short tests': the others are long, their neighbours stand for them."""
 
 

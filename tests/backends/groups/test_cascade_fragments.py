@@ -41,7 +41,7 @@ from tests.backends.groups.cascade_fragments import DRAWS, NEAR, backend, drawn,
 from tests.backends.groups.matrix_backend import changed
 from tests.backends.on_device import check_case
 from tests.fuzz.graphs import Case
-from tests.long_share import mostly_long
+from tests.long_share import long_rows, mostly_long
 
 SMALL_BLOCKS: Knobs = (("steps", 8),)
 
@@ -170,7 +170,7 @@ def always_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("always_streams")
-@pytest.mark.parametrize(("width", "dtype", "before", "stages"), PARTS)
+@pytest.mark.parametrize(("width", "dtype", "before", "stages"), long_rows(PARTS, PARTS[::2]))
 def test_parts_of_one_array_are_multiplied_by_fragments(
     width: int, dtype: str, before: int, stages: int
 ) -> None:
@@ -188,7 +188,7 @@ def test_parts_of_one_array_are_multiplied_by_fragments(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("always_streams")
-@pytest.mark.parametrize(("width", "dtype", "before", "stages"), PARTS)
+@pytest.mark.parametrize(("width", "dtype", "before", "stages"), long_rows(PARTS, PARTS[::2]))
 def test_parts_of_one_array_by_both_meanings(
     width: int, dtype: str, before: int, stages: int
 ) -> None:

@@ -26,7 +26,7 @@ from luminal.kernel.knobs import as_knobs
 from luminal.kernel.tile_ir import Batch, Kernel
 from luminal.program.steps import NestStep
 from tests.backends.groups.matrix_backend import dots_of, from_memory, in_tensor
-from tests.long_share import long_but, mostly_long
+from tests.long_share import long_but, long_rows, mostly_long
 
 M, K, N = 14, 104, 24
 RING = {"dot": "made.memory.bf16", "blocks": "16x16 by 8x16", "deep": 32}
@@ -71,7 +71,11 @@ def run(kernel: Kernel, expanded: ir.Kernel | None, along_sum: bool = False) -> 
 
 
 @pytest.mark.parametrize(
-    ("sums", "copies"), [("memory", "lanes"), ("memory", "boxes"), ("tensor", "lanes")]
+    ("sums", "copies"),
+    long_rows(
+        [("memory", "lanes"), ("memory", "boxes"), ("tensor", "lanes")],
+        [("memory", "boxes"), ("tensor", "lanes")],
+    ),
 )
 @pytest.mark.parametrize("along_sum", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_ring_by_both_meanings(along_sum: bool, sums: str, copies: str) -> None:

@@ -45,7 +45,7 @@ from tests.backends.on_device import check_case
 from tests.long_share import long_but, long_rows, mostly_long
 
 WITHOUT = ("f64", "i32")
-SHORT = ("both turned", "linear", "bf16", "dims", "convolution")
+SHORT = ("both turned", "linear", "bf16", "dims")
 ALONE = as_knobs({"stages": 1, "copies": "values"})
 """One block, copied by way of registers."""
 LOADS = frozenset({("load_matrix", Type(dtypes.uint32))})
@@ -100,9 +100,14 @@ def product(dtype: str, *turned: bool) -> Graph:
 
 
 # By one meaning and by the other, where rows of lanes load matrices together and where they do not.
-@pytest.mark.parametrize("turned", [(False, False), (True, True)])
 @pytest.mark.parametrize(
-    "dtype", long_but(["bfloat16", "float16", "int8", "float32", "float64"], ("bfloat16", "int8"))
+    ("dtype", "turned"),
+    long_rows(
+        product_of(
+            ["bfloat16", "float16", "int8", "float32", "float64"], [(False, False), (True, True)]
+        ),
+        [("bfloat16", (False, False)), ("int8", (True, True))],
+    ),
 )
 def test_nvidias_dots_by_both_meanings(dtype: str, turned: tuple[bool, bool]) -> None:
     kernel = placed(product(dtype, *turned), backend(MMA), ALONE)
@@ -193,8 +198,10 @@ def ring_of(stages: int, dots: tuple[Dot, ...]) -> Knobs:
 RINGS = [f"{name} in {stages}" for name in ("made up", "mma") for stages in (2, 3, 4)]
 
 
-@pytest.mark.parametrize("ring", long_but(RINGS, ("made up in 3", "mma in 4")))
-@pytest.mark.parametrize("meaning", MEANINGS)
+@pytest.mark.parametrize(
+    ("meaning", "ring"),
+    long_rows(product_of(MEANINGS, RINGS), [("tiles", "made up in 3"), ("lanes", "mma in 4")]),
+)
 def test_rings(meaning: str, ring: str) -> None:
     stages, dots = int(ring[-1]), MMA if ring.startswith("mma") else MADE_UP
     kernel = placed(whole("bfloat16"), backend(dots), ring_of(stages, dots))

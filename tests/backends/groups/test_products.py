@@ -25,7 +25,7 @@ from tests.backends.groups.product_graphs import GRAPHS, case, chosen, products,
 from tests.backends.on_device import check_case, compiled_on
 from tests.long_share import long_but, mostly_long
 
-SHORT = ("linear", "rows chosen", "bf16")
+SHORT = ("rows chosen", "bf16")
 
 
 def check(name: str, most: int) -> None:

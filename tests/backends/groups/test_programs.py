@@ -50,7 +50,7 @@ def check_seeds(seeds: range) -> None:
 
 
 def test_random_graphs() -> None:
-    check_seeds(range(3))
+    check_seeds(range(2))
 
 
 @pytest.mark.long
@@ -107,9 +107,7 @@ def test_scans_and_sorts_of_any_shape(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(found[f"order{axis}"], order)
 
 
-@pytest.mark.parametrize(
-    "dtype", long_but([d.short for d in dtypes.ALL], ("f32", "bf16", "i8", "u64", "bool"))
-)
+@pytest.mark.parametrize("dtype", long_but([d.short for d in dtypes.ALL], ("f32", "u64", "bool")))
 def test_sorts_of_any_dtype_are_stable(dtype: str) -> None:
     cx = lm.Graph()
     rows, n = cx.dim("rows", 0, 64), cx.dim("n", 0, 1000)

@@ -165,7 +165,7 @@ def test_sorted_columns(n: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "u8", "bf16", "bool", "f64"])
-@pytest.mark.parametrize("rows", mostly_long([3, 16, 2, 6, 14], 2))
+@pytest.mark.parametrize("rows", mostly_long([16, 3, 2, 6, 14], 1))
 def test_stores_across_the_lanes(rows: int, dtype: str) -> None:
     """Tiles of rows, whose lanes lie a column apart in the result; ragged ends of both axes."""
     n, d = 3 * rows + 1, 40

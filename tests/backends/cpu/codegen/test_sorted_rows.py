@@ -12,7 +12,7 @@ from luminal.expand.sort import RADIX_FROM
 from luminal.kernel.tile_ir import SortRow
 from tests.fuzz.cpu_run import compiled
 
-LENGTHS = (1, 17, RADIX_FROM - 1, RADIX_FROM, 1500)
+LENGTHS = (17, RADIX_FROM - 1, RADIX_FROM)
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 

@@ -108,7 +108,7 @@ def product_kernel(case: Case) -> Kernel:
     return kernel
 
 
-@pytest.mark.parametrize("order", ["sorted", "any"])
+@pytest.mark.parametrize("order", mostly_long(["any", "sorted"], 1))
 def test_the_interpreter_walks_the_same_runs(order: str) -> None:
     case = CASES["ragged"]
     kernel = product_kernel(case)

@@ -26,6 +26,7 @@ from luminal.search.genome import Genome, called_by
 from luminal.search.space import Space
 from luminal.selection.calls import with_calls
 from tests.close import close, close_each
+from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
 Fn = Callable[..., lm.Tensor]
@@ -83,7 +84,7 @@ PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
 
 
 @needs_blas
-@pytest.mark.parametrize("dtype", [lm.float32, lm.float64], ids=str)
+@pytest.mark.parametrize("dtype", mostly_long([lm.float32, lm.float64], 1), ids=str)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products(name: str, dtype: Any) -> None:
     fn, shapes = PRODUCTS[name]

@@ -54,7 +54,7 @@ def test_a_step_of_training_holds_no_scores(length: int) -> None:
     [
         (1024, HEADS, WIDTH, False),
         (96, HEADS, WIDTH, True),  # stays in the caches
-        (256, 8, 64, True),  # hardly larger than queries and keys
+        pytest.param(256, 8, 64, True, marks=pytest.mark.long),  # hardly larger than q and k
         (2048, 2, 256, True),  # dear to compute
     ],
 )

@@ -17,7 +17,7 @@ from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]
 WIDTH, ERROR = 16, 1e-5  # relative, of norms
-SIZES = ((2, 65, 129), (3, 200, 333), (1, 70, 7001))  # heads, rows, columns: above blocks of either
+SIZES = ((2, 65, 129), (1, 70, 7001), (3, 200, 333))  # heads, rows, columns: above blocks of either
 
 
 def softmax(s: Array) -> Array:
@@ -98,7 +98,7 @@ def scores_of(inputs: dict[str, Array]) -> Array:
     return np.asarray(q @ np.swapaxes(k, -1, -2) * 0.25)
 
 
-@pytest.mark.parametrize("sizes", long_but(SIZES, SIZES[1:]))
+@pytest.mark.parametrize("sizes", long_but(SIZES, SIZES[2:]))
 @pytest.mark.parametrize("name", MAPS)
 def test_a_map_between_two_products(name: str, sizes: tuple[int, int, int]) -> None:
     ours, theirs = MAPS[name]
@@ -110,7 +110,7 @@ def test_a_map_between_two_products(name: str, sizes: tuple[int, int, int]) -> N
     near(one_kernel(cx, inputs, 10 * sizes[1] * sizes[2])["y"], wanted)
 
 
-@pytest.mark.parametrize("sizes", long_but(SIZES, SIZES[1:]))
+@pytest.mark.parametrize("sizes", long_but(SIZES, SIZES[2:]))
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_a_reduction_of_a_product(name: str, sizes: tuple[int, int, int]) -> None:
     ours, theirs = REDUCTIONS[name]
