@@ -11,6 +11,7 @@ import torch
 
 import luminal as lm
 from tests.close import close
+from tests.long_share import mostly_long
 
 F, TF = lm.nn.functional, torch.nn.functional
 TIES = np.array([[1.0, 3.0, 3.0, 0.0, 3.0], [2.0, 2.0, 1.0, 1.0, 2.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
@@ -63,7 +64,7 @@ CHOICES: dict[str, tuple[Function, Function]] = {
 }
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("backend", mostly_long(["reference", "cpu"], 1))
 @pytest.mark.parametrize("name", CHOICES)
 def test_equal_elements_share_or_give_way_as_in_pytorch(name: str, backend: str) -> None:
     ours, theirs = CHOICES[name]
@@ -133,7 +134,7 @@ def test_queries_that_see_nothing_have_no_gradient() -> None:
         close(found[f"g{name}"], g.nan_to_num().numpy())
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("reduction", mostly_long(["mean", "sum", "none"], 1))
 def test_ctc_through_log_softmax(reduction: str) -> None:
     """PyTorch's own gradient is right behind log_softmax only."""
     rng = np.random.default_rng(1)

@@ -57,7 +57,7 @@ NETWORKS: dict[str, Callable[[], list[Pair]]] = {
 @pytest.mark.parametrize(
     "size", mostly_long([(2, 3, 17, 23), (4, 3, 32, 32)], 1), ids=["odd", "even"]
 )
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", mostly_long(NETWORKS, 3))
 def test_gradients_of_all_parameters(name: str, size: tuple[int, ...]) -> None:
     torch.manual_seed(0)  # else a relu may stand at a rounding now and then
     pairs = NETWORKS[name]()

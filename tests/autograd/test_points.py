@@ -12,6 +12,7 @@ import torch
 
 import luminal as lm
 from luminal.base import dtypes
+from tests.long_share import mostly_long
 
 F, TF = lm.nn.functional, torch.nn.functional
 INF = math.inf
@@ -144,7 +145,7 @@ def check(name: str, pair: tuple[Function, Function], dtype: str, arrays: list[A
         np.testing.assert_allclose(x, y, rtol=RELATIVE[dtype], atol=ABSOLUTE[dtype])
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", mostly_long(["float64", "float32"], 1))
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_of_one(name: str, dtype: str) -> None:
     check(name, UNARY[name], dtype, [np.array(POINTS, dtype)])
@@ -180,7 +181,7 @@ def test_pairs_of_subnormal_numbers(name: str, dtype: str) -> None:
     check(name, BINARY[name], dtype, [np.repeat(line, line.size), np.tile(line, line.size)])
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", mostly_long(["float16", "bfloat16"], 1))
 @pytest.mark.parametrize("name", [*OF_BOTH, *LAYERS])
 def test_sixteen_bits_are_rounded_once(name: str, dtype: str) -> None:
     """The gradient is that in float64, rounded."""
