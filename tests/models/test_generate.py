@@ -50,7 +50,7 @@ def greedy(theirs: Any, ids: list[int], count: int) -> tuple[list[int], np.ndarr
     return out[len(ids) :], (best[:, 0] - best[:, 1]).numpy()
 
 
-@pytest.mark.parametrize("length", mostly_long([3, 100, 20], 2))
+@pytest.mark.parametrize("length", mostly_long([100, 3, 20], 1))
 def test_200_greedy_tokens(model: LanguageModel, theirs: Any, length: int) -> None:
     ids = model.tokenizer.encode(STORY)[:length]
     assert len(ids) == length

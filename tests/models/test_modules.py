@@ -14,7 +14,7 @@ from luminal.hlir.printer import to_text
 from luminal.models.architectures import read_decoder
 from luminal.models.families import read_model
 from tests.close import close
-from tests.long_share import long_but
+from tests.long_share import long_but, mostly_long
 from tests.models import small_t5, small_vision, small_whisper, small_yolo
 from tests.models.decoder_checks import saved, whole
 from tests.models.small_models import VOCABULARY, llama
@@ -39,7 +39,9 @@ def test_a_pickle_is_the_same_model(name: str, tmp_path: Path) -> None:
     same_state(model, again)
 
 
-@pytest.mark.parametrize("kind", [small_t5, small_whisper, small_yolo, *small_vision.TINY])
+@pytest.mark.parametrize(
+    "kind", mostly_long([small_t5, small_whisper, small_yolo, *small_vision.TINY], 4)
+)
 def test_pickles_of_other_families(kind: Any, tmp_path: Path) -> None:
     if isinstance(kind, str):
         small_vision.saved(kind, tmp_path)
