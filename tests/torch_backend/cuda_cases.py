@@ -85,7 +85,7 @@ def test_a_call_is_one_launch_and_copies_nothing() -> None:
         agree(fast(on_device), wanted)
 
 
-@pytest.mark.parametrize("ours_first", [False, True])
+@pytest.mark.parametrize("ours_first", mostly_long([False, True], 1))
 def test_runs_and_pytorchs_stream_wait_for_each_other(ours_first: bool) -> None:
     """What PyTorch has queued is not there before somebody waits, and our runs' results neither:
     both orders in which a device may get to the two streams are right.
@@ -175,6 +175,7 @@ def test_mixed_devices_and_places(function: Callable[..., Any]) -> None:
             agree(y, expected)
 
 
+@pytest.mark.long
 def test_results_of_the_host_lie_there() -> None:
     fast = compiled(lambda x: (x.cpu() + 1, x + 1, x.cpu().to("cuda")))
     at_host, stayed, again = fast(there(torch.ones(3)))
@@ -195,6 +196,7 @@ def test_results_of_the_host_are_waited_for() -> None:
     assert calls()["graph"] == before + 1
 
 
+@pytest.mark.long
 def test_arguments_of_the_host_alone_are_brought() -> None:
     fast = compiled(lambda x: x.to("cuda") * 2)
     for step in range(3):
@@ -213,6 +215,7 @@ def test_the_second_device_by_its_index() -> None:
         agree(y, x.softmax(-1))
 
 
+@pytest.mark.long
 def test_two_devices_in_one_graph_are_named() -> None:
     a, b = there(torch.ones(3), 0), there(torch.ones(3), 1)
 
@@ -262,7 +265,7 @@ def test_positions_are_looked_at_where_they_lie() -> None:
             fast(there(torch.tensor([1, 5, 0])))
 
 
-@pytest.mark.parametrize("index", [[0, 7], [-7, 1]])
+@pytest.mark.parametrize("index", mostly_long([[0, 7], [-7, 1]], 1))
 def test_what_is_cut_out_by_positions_is_looked_at(index: list[int]) -> None:
     fast, x = compiled(lambda x, at: x[at] * 2), torch.arange(6.0)
     agree(fast(there(x), there(torch.tensor([-6, 5]))), torch.tensor([0.0, 10.0]))
@@ -270,6 +273,7 @@ def test_what_is_cut_out_by_positions_is_looked_at(index: list[int]) -> None:
         fast(there(x), there(torch.tensor(index)))
 
 
+@pytest.mark.long
 def test_open_sizes_and_none_at_all() -> None:
     fast = compiled(lambda x: (x * 2).sum(-1), dynamic=True)
     for n in (5, 3, 9, 2, 5):
@@ -322,6 +326,7 @@ def test_an_exported_module() -> None:
         ahead(x)
 
 
+@pytest.mark.long
 def test_a_parameter_that_changes_is_seen_whatever_changes_it() -> None:
     model, x = network(), torch.randn(3, 4)
     fast = compiled(there(model))

@@ -31,7 +31,7 @@ FOUND = (10, 137, 478, 1339, 1591, 2231, 2233, 3499)  # each was wrong in a way 
 EVERY = [*FOUND[:4], *range(TODAY, TODAY + 4), *FOUND[4:]]
 
 
-@pytest.mark.parametrize("seed", mostly_long(EVERY, 6))
+@pytest.mark.parametrize("seed", mostly_long(EVERY, 3))
 def test_views_of_shared_memory(seed: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

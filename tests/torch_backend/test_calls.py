@@ -9,6 +9,7 @@ from datetime import date
 import pytest
 from torch.testing._internal import common_methods_invocations
 
+from tests.long_share import mostly_long
 from tests.torch_backend.calls import drawn, failure
 from tests.torch_backend.opinfo_sweep import unseeded
 
@@ -27,7 +28,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("seed", FOUND)
+@pytest.mark.parametrize("seed", mostly_long(FOUND, 4))
 def test_calls_near_samples(seed: int) -> None:
     given = drawn(seed)
     assert failure(given) == "", given

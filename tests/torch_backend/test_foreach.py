@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from luminal.torch_backend.foreach import taken_apart
+from tests.long_share import mostly_long
 from tests.torch_backend.whole import compiled
 
 # of PyTorch's own modules, when Dynamo imports them
@@ -57,7 +58,9 @@ def test_every_operator_of_lists() -> None:
             torch.testing.assert_close(ours, theirs, msg=lambda text, op=operator: f"{op}: {text}")
 
 
-@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop])
+@pytest.mark.parametrize(
+    "kind", mostly_long([torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop], 1)
+)
 def test_optimizers_that_update_lists(kind: Any) -> None:
     torch.manual_seed(0)
     pair = [[torch.nn.Parameter(torch.rand(shape)) for shape in SHAPES]]

@@ -108,7 +108,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", long_but(CASES, [*CASES][::2]))
+@pytest.mark.parametrize("name", long_but(CASES, [*CASES][::4]))
 def test_the_door_has_the_meaning_of_pytorch(name: str) -> None:
     function, args = CASES[name]
     fast = torch.compile(
@@ -182,7 +182,7 @@ def test_targets_out_of_range_raise() -> None:
 
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize(
-    "weights", mostly_long([[0.0, 0.0], [-1.0, 2.0], [NAN, 1.0], [math.inf, 1.0]], 3)
+    "weights", mostly_long([[NAN, 1.0], [0.0, 0.0], [-1.0, 2.0], [math.inf, 1.0]], 1)
 )
 def test_multinomial_refuses_what_is_no_weight(weights: list[float], replacement: bool) -> None:
     def drawn(x: torch.Tensor) -> torch.Tensor:

@@ -30,7 +30,7 @@ from tests.torch_backend.opinfo_sweep import (
     unseeded,
 )
 
-PARTS, SAMPLES = 128, 2
+PARTS, SAMPLES = 256, 2
 TODAY = date.today().toordinal()
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from luminal import luminal_backend
-from tests.long_share import long_rows
+from tests.long_share import long_rows, mostly_long
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),
@@ -95,7 +95,9 @@ def test_rows_that_differ_in_length() -> None:
     torch.testing.assert_close(found.values(), nested.values() * 2)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
+@pytest.mark.parametrize(
+    "dtype", mostly_long([torch.bfloat16, torch.float16], 1), ids=["bf16", "f16"]
+)
 @pytest.mark.parametrize("norm", ["layer", "batch"])
 def test_statistics_of_sixteen_bits(norm: str, dtype: torch.dtype) -> None:
     def layer(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

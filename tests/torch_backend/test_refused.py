@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", long_but(REFUSED, [*REFUSED][::3]))
+@pytest.mark.parametrize("name", long_but(REFUSED, [*REFUSED][::6]))
 def test_what_kernels_refuse_raises_as_in_eager_mode(name: str) -> None:
     function, text = REFUSED[name]
     with pytest.raises(RuntimeError, match=text):
@@ -144,7 +144,7 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("mode", long_but(KEPT, ("nearest", "bilinear")))
+@pytest.mark.parametrize("mode", long_but(KEPT, ("bilinear",)))
 def test_scales_that_keep_a_size(mode: Any) -> None:
     for scale in KEPT[mode]:
         resized = partial(F.interpolate, scale_factor=scale, mode=mode)
@@ -154,7 +154,7 @@ def test_scales_that_keep_a_size(mode: Any) -> None:
             torch.testing.assert_close(compiled(resized)(x), resized(x), rtol=1e-5, atol=allowed)
 
 
-@pytest.mark.parametrize("padding", mostly_long(["reflection", "zeros", "border"], 2))
+@pytest.mark.parametrize("padding", mostly_long(["reflection", "zeros", "border"], 1))
 @pytest.mark.parametrize("rank", [2, 3])
 def test_grids_with_nan(rank: int, padding: Any) -> None:
     sizes = (3, 4, 5)[:rank]
@@ -177,7 +177,7 @@ def test_grids_with_nan(rank: int, padding: Any) -> None:
     torch.testing.assert_close(compiled(sampled)(x, grid), sampled(x, grid), equal_nan=True)
 
 
-@pytest.mark.parametrize("eps", [None, 0.2, 0.7, 1.0, -1.0, NAN])
+@pytest.mark.parametrize("eps", mostly_long([0.7, NAN, None, 0.2, 1.0, -1.0], 2))
 def test_logit_between_bounds(eps: float | None) -> None:
     x = torch.linspace(0, 1, 9)
     torch.testing.assert_close(
@@ -221,7 +221,7 @@ PLACED: dict[str, Callable[[torch.Tensor], Any]] = {  # of positions below 5
 
 
 @pytest.mark.parametrize("computed", [False, True], ids=["given", "computed"])
-@pytest.mark.parametrize("name", long_but(PLACED, [*PLACED][::3]))
+@pytest.mark.parametrize("name", long_but(PLACED, [*PLACED][::6]))
 def test_positions_out_of_range_raise(name: str, computed: bool) -> None:
     place = PLACED[name]
 
