@@ -22,7 +22,7 @@ from luminal.frontend.pointwise.derivatives import NO_GRADIENT, Derivative, diff
 from luminal.frontend.random.keyed import no_key
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
-from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
+from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, Value
 from luminal.memory.data import array_of
 from luminal.memory.state import Assignable, Parameter, State, recorder
@@ -72,6 +72,7 @@ class Recorder:
         self.required_at: dict[Expression, Recorded | None] = {}
         self.sinks: list[Sink] = []
         self._assigned: dict[Assignable, Assign] = {}
+        self._held: dict[Value, Value] = {}  # constants that modules hold of the default graph
         self.leaves: dict[str, Value] = {}  # Inputs and Weights by name
         self.values: dict[str, Array] = {}
         self.results: dict[Value, Array] = {}
@@ -530,9 +531,16 @@ class Recorder:
         return Tensor(self.builder.make("Detach", [value], NO_GRADIENT).value, self)
 
     def bring(self, x: Tensor) -> Value:
-        """The value of `x` in this graph; raises GraphError if `x` belongs to another one."""
+        """The value of `x` in this graph; raises GraphError if `x` belongs to another one.
+
+        What a module holds of the default graph, as it was made in its `__init__`, is a constant.
+        """
         if x.graph is self:
             return x.value
+        if parameter_names.get() is not None and x.graph.is_eager and _is_fixed(x.value):
+            if x.value not in self._held:
+                self._held[x.value] = self.constant(x.numpy()).value
+            return self._held[x.value]
         raise GraphError(
             f"tensors of two graphs meet: {describe(x)} of {x.graph.name}, used in {self.name}; "
             "record both in one graph (lm.arange and the like record into the default graph, "
@@ -542,6 +550,11 @@ class Recorder:
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, bool | float | np.number)
+
+
+def _is_fixed(value: Value) -> bool:
+    """Does no Parameter and no State lead to it?"""
+    return not any(isinstance(n.attrs, WeightAttrs | StateAttrs) for n in topological([value]))
 
 
 def _some(texts: Sequence[str]) -> str:

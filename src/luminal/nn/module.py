@@ -42,6 +42,7 @@ from luminal.memory.data import array_of
 from luminal.memory.row_order import StoredRows
 from luminal.memory.state import Parameter, State
 from luminal.memory.stored import Stored, stored_or_array
+from luminal.nn import buffers
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
 
@@ -158,11 +159,12 @@ class Module:
             value = inner
         held = vars(self).get(name)
         if isinstance(held, Holder) and not (value is None or isinstance(value, Holder | Module)):
-            kind = "Parameter" if isinstance(held, Parameter) else "State"
-            raise InputError(
-                f"{type(self).__name__}.{name} is a {kind}, got a {type(value).__name__}; write "
-                f"self.{name}.set(value), or give it an nn.Parameter or lm.State"
-            )
+            if not isinstance(held, State):
+                raise InputError(
+                    f"{type(self).__name__}.{name} is a Parameter, got a {type(value).__name__}; "
+                    f"write self.{name}.set(value), or give it an nn.Parameter or lm.State"
+                )
+            value = buffers.assigned(held, value, type(self).__name__, name)
         super().__setattr__(name, value)
 
     if not TYPE_CHECKING:  # or every attribute would be Any
@@ -178,12 +180,7 @@ class Module:
 
         Graphs read it; `None` stays None.
         """
-        state = None
-        if tensor is not None:
-            array = array_of(tensor, None, name)
-            state = State(array.shape, array.dtype, array, name)
-            state.persistent = persistent
-        setattr(self, name, state)
+        setattr(self, name, None if tensor is None else buffers.made(tensor, name, persistent))
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
         """Sets the attribute `name` to a Parameter."""
