@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from PIL import Image
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -113,6 +115,13 @@ def with_preparation(folder: Path, size: int = SIZE) -> None:
     settings.save_pretrained(folder)
 
 
+def picture(width: int, height: int, folder: Path, name: str = "a.png") -> Path:
+    """A file with a smooth random image."""
+    small = np.random.default_rng(0).integers(0, 256, (5, 6, 3), np.uint8)
+    Image.fromarray(small).resize((width, height), 3).save(folder / name)
+    return folder / name
+
+
 CLIP = {
     "projection_dim": 20,
     "vision_config": {**LAYERS, **PATCHES, "intermediate_size": 48},
@@ -137,10 +146,16 @@ def saved_clip(folder: Path, end: int = 39) -> Any:
     )
     model.save_pretrained(folder)
     with_preparation(folder)
-    tokenizer = Tokenizer(WordLevel({f"w{n}": n for n in range(40)}, unk_token="w0"))
+    with_tokenizer(folder, 40)
+    return model
+
+
+def with_tokenizer(folder: Path, count: int) -> None:
+    """Words w0, w1, ..., between the last but one and the last of them."""
+    tokenizer = Tokenizer(WordLevel({f"w{n}": n for n in range(count)}, unk_token="w0"))
     tokenizer.pre_tokenizer = Whitespace()
+    first, last = f"w{count - 2}", f"w{count - 1}"
     tokenizer.post_processor = TemplateProcessing(
-        single="w38 $A w39", special_tokens=[("w38", 38), ("w39", 39)]
+        single=f"{first} $A {last}", special_tokens=[(first, count - 2), (last, count - 1)]
     )
     tokenizer.save(str(folder / "tokenizer.json"))
-    return model

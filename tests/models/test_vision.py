@@ -25,6 +25,7 @@ from tests.models.small_vision import (
     TINY,
     VARIANTS,
     VIT,
+    picture,
     random,
     saved,
     saved_clip,
@@ -91,13 +92,6 @@ def test_weights_of_sixteen_bits(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TINY)
 def test_weights_of_sixteen_bits_of_all(name: str, tmp_path: Path) -> None:
     check_sixteen_bits(name, tmp_path)
-
-
-def picture(width: int, height: int, folder: Path, name: str = "a.png") -> Path:
-    """A file with a smooth random image."""
-    small = np.random.default_rng(0).integers(0, 256, (5, 6, 3), np.uint8)
-    Image.fromarray(small).resize((width, height), 3).save(folder / name)
-    return folder / name
 
 
 PROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -229,7 +223,10 @@ def test_the_command_classify(
     for file, found in zip(files, guesses, strict=True):
         wanted += [f"{file}:", *(f"{each.probability:7.2%}  {each.label}" for each in found)]
     assert run(capsys, monkeypatch, *files, *options) == [*wanted, ""]
-    assert "--label is for CLIP" in run(capsys, monkeypatch, *files, *options, "--label", "x")[-1]
+    assert (
+        "--label is for CLIP and SigLIP"
+        in run(capsys, monkeypatch, *files, *options, "--label", "x")[-1]
+    )
     assert "No such file" in run(capsys, monkeypatch, tmp_path / "b.png", *options)[-1]
     assert "no image" in run(capsys, monkeypatch, tmp_path / "config.json", *options)[-1]
 

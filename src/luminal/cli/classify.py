@@ -29,7 +29,8 @@ def command(
         list[str] | None, typer.Option(help="A text instead of an image; may be repeated.")
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(help="A text to choose from, for CLIP; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A text to choose from, for CLIP and SigLIP; may be repeated."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many labels to show.")] = 5,
     mode: Mode = "fast",
@@ -92,7 +93,7 @@ def _by_model(
             raise InputError(f"classify: {name} knows no labels of its own; give --label TEXT")
         return loaded.classify(images, labels, top)
     if labels:
-        raise InputError(f"classify: --label is for CLIP; {name} has labels of its own")
+        raise InputError(f"classify: --label is for CLIP and SigLIP; {name} has labels of its own")
     if not isinstance(loaded, ImageClassifier):
         raise InputError(f"classify: {name} is a {type(loaded).__name__}; give a classifier")
     return loaded.classify(images, top)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal.base import dtypes
-from luminal.base.errors import InputError
+from luminal.base.errors import InputError, LoadError
 from luminal.loaders.image import Preparation
+from luminal.loaders.json_file import read_json
+from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import embed, image_model
@@ -18,6 +20,7 @@ from luminal.models.checkpoint import folder_tokenizer
 from luminal.models.clip import Clip
 from luminal.models.image_model import Guess, folder_preparation, likeliest, prepared
 from luminal.models.sampling import checked_count
+from luminal.models.siglip import Siglip
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
 from luminal.session.device_choice import chosen_device
@@ -30,17 +33,22 @@ Array = np.ndarray[Any, Any]
 
 
 class ImageTextModel:
-    """A loaded CLIP: one program for images, one for texts, each for all numbers of them."""
+    """A loaded CLIP or SigLIP: one program for images, one for texts, each for all numbers of them.
+
+    `filler`: the token that every text is filled up with; None where texts have their own lengths.
+    """
 
     def __init__(
         self,
-        model: Clip,
+        model: Clip | Siglip,
         prepare: Preparation,
         tokenizer: Tokenizer,
         mode: CompilationMode | str = "fast",
         backend: str | None = None,
+        filler: int | None = None,
     ) -> None:
         self.model, self.prepare, self.tokenizer = model, prepare, tokenizer
+        self.filler = filler
         self.mode, self.backend = mode, chosen_device(backend)
         self._programs: dict[str, Executable] = {}
 
@@ -63,7 +71,8 @@ class ImageTextModel:
                 vectors = self.model.embed_images(graph.tensor(shape, dtypes.float32, "images"))
             else:
                 longest = self.model.config.max_position_embeddings
-                batch, s = graph.dim("b", 1, embed.BATCH), graph.dim("s", 1, longest)
+                batch = graph.dim("b", 1, embed.BATCH)
+                s = graph.dim("s", 1, longest) if self.filler is None else longest
                 ids = graph.tensor((batch, s), dtypes.int32, "ids")
                 lengths = graph.tensor((batch,), dtypes.int32, "lengths")
                 vectors = self.model.embed_texts(ids, lengths)
@@ -84,22 +93,50 @@ class ImageTextModel:
             raise InputError(f"texts: got {shown(texts)}; give a list of texts")
         tokens = [embed.tokens_of(self.tokenizer, text, longest) for text in texts]
         vectors = np.empty((len(tokens), self.model.config.width), np.float32)
+        if self.filler is not None:
+            tokens = [ids + [self.filler] * (longest - len(ids)) for ids in tokens]
         for rows, ids, lengths in embed.in_batches(tokens):
             vectors[rows] = self._program("texts")(ids=ids, lengths=lengths)["vectors"]
         return vectors
 
     def similarity(self, images: Sequence[Picture], texts: Sequence[str]) -> Array:
-        """(images, texts): cosines times the model's scale, logits over the texts."""
+        """(images, texts): cosines times the model's scale, logits over the texts; of SigLIP, which
+        adds a bias, logits of "yes" for each pair.
+        """
         # It is trained as its logarithm, so that it stays positive.
         scale = np.exp(self.model.logit_scale.numpy().astype(np.float32))
         similarities: Array = self.embed_images(images) @ self.embed_texts(texts).T * scale
+        if isinstance(self.model, Siglip):
+            similarities = similarities + self.model.logit_bias.numpy().astype(np.float32)
         return similarities
 
     def classify(
         self, images: Sequence[Picture], labels: Sequence[str], top: int = 5
     ) -> list[list[Guess]]:
-        """The `top` texts that fit each image best, the best first. Raises InputError."""
+        """The `top` texts that fit each image best, the best first. Raises InputError.
+
+        Probabilities of CLIP are shares of the labels, those of SigLIP each label's own.
+        """
         checked_count("top", top, 1)
         if not labels:
             raise InputError("classify: there are no labels; give some texts")
-        return [likeliest(logits, labels, top) for logits in self.similarity(images, labels)]
+        independent = isinstance(self.model, Siglip)
+        return [
+            likeliest(logits, labels, top, independent)
+            for logits in self.similarity(images, labels)
+        ]
+
+
+def folder_filler(folder: Path, count: int, default: int) -> tuple[Tokenizer, int]:
+    """The tokenizer of a folder, and the token that it fills texts up with: the `pad_token` of its
+    settings, or the default. Raises LoadError.
+    """
+    tokenizer, path = folder_tokenizer(folder, count), folder / "tokenizer_config.json"
+    name = read_json(path).get("pad_token") if is_there(path) else None
+    name = name.get("content") if isinstance(name, dict) else name
+    if name is None:
+        return tokenizer, default
+    filler = tokenizer.id_of(name) if isinstance(name, str) else None
+    if filler is None:
+        raise LoadError(f"{path}: pad_token is {shown(name)}, which is none of the tokens")
+    return tokenizer, filler

@@ -1,4 +1,4 @@
-"""Images as sequences of patches: ViT, DINOv2, SigLIP, the image part of CLIP.
+"""Images as sequences of patches: ViT, DINOv2, the image parts of CLIP and SigLIP.
 
 Dosovitskiy et al., arXiv 2010.11929.
 """

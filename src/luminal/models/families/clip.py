@@ -16,6 +16,14 @@ from luminal.models.image_text import ImageTextModel
 from luminal.models.transformer import TransformerConfig
 from luminal.models.vision_transformer import VisionConfig
 
+LAYER_NAMES: Names = (
+    (r"\.self_attn\.", ".attention.part."),
+    (r"\.out_proj\.", ".o_proj."),
+    (r"\.layer_norm1\.", ".attention.norm."),
+    (r"\.layer_norm2\.", ".mlp.norm."),
+    (r"\.fc1\.", ".part.up_proj."),
+    (r"\.fc2\.", ".part.down_proj."),
+)
 CLIP_NAMES: Names = (
     (r"position_ids$", None),
     (r"^vision_model\.embeddings\.class_embedding$", "vision.first"),
@@ -28,12 +36,7 @@ CLIP_NAMES: Names = (
     (r"^text_model\.embeddings\.position_embedding\.", "text.embed_positions."),
     (r"^text_model\.final_layer_norm\.", "text.transformer.norm."),
     (r"^text_model\.encoder\.", "text.transformer."),
-    (r"\.self_attn\.", ".attention.part."),
-    (r"\.out_proj\.", ".o_proj."),
-    (r"\.layer_norm1\.", ".attention.norm."),
-    (r"\.layer_norm2\.", ".mlp.norm."),
-    (r"\.fc1\.", ".part.up_proj."),
-    (r"\.fc2\.", ".part.down_proj."),
+    *LAYER_NAMES,
 )
 _TEXT = {
     "vocab_size": 49408,
@@ -56,22 +59,27 @@ _VISION = {
 }
 
 
-def _part(fields: Fields, key: str, defaults: Mapping[str, Any]) -> Fields:
-    """Old files give only what differs."""
+def part_of(fields: Fields, key: str, defaults: Mapping[str, Any]) -> Fields:
+    """A part's settings with what their class has where files leave it out."""
     section = fields.section(key)
     return Fields({**defaults, **section.values}, section.path, key)
 
 
-def _layers(fields: Fields) -> TransformerConfig:
+def encoder_layers(fields: Fields, activation: str, epsilon: float) -> TransformerConfig:
+    """The layers of a part, with these defaults."""
     return TransformerConfig(
         hidden_size=fields.integer("hidden_size"),
         intermediate_size=fields.integer("intermediate_size"),
         num_hidden_layers=layer_count(fields),
         num_attention_heads=fields.integer("num_attention_heads"),
         head_dim=head_dim(fields, "hidden_size", "num_attention_heads"),
-        activation=fields.text("hidden_act", "quick_gelu"),
-        norm_eps=fields.number("layer_norm_eps", 1e-5, most=1),
+        activation=fields.text("hidden_act", activation),
+        norm_eps=fields.number("layer_norm_eps", epsilon, most=1),
     )
+
+
+def _layers(fields: Fields) -> TransformerConfig:
+    return encoder_layers(fields, "quick_gelu", 1e-5)
 
 
 def clip_text(fields: Fields) -> ClipText:
@@ -83,7 +91,7 @@ def clip_text(fields: Fields) -> ClipText:
 
 
 def _model(fields: Fields) -> Clip:
-    text, vision = _part(fields, "text_config", _TEXT), _part(fields, "vision_config", _VISION)
+    text, vision = part_of(fields, "text_config", _TEXT), part_of(fields, "vision_config", _VISION)
     images = VisionConfig(
         vision.integer("image_size"),
         vision.integer("patch_size"),
