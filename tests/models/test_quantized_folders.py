@@ -132,6 +132,18 @@ def test_files_of_the_first_programs(tmp_path: Path) -> None:
     assert checkpoint.packing.method == "GPTQ, 4 bits, groups of 32"
 
 
+def test_rotations_of_gptq(tmp_path: Path) -> None:
+    form = FORMS["gptq 4 bits"]
+    tensors, _ = tensors_of(form)
+    write(tmp_path, tensors, {**form.section, "rotation": None})
+    load_checkpoint(tmp_path)
+    write(tmp_path, tensors, {**form.section, "rotation": "hadamard"})
+    with pytest.raises(
+        LoadError, match=r"GPTQ: 'rotation' is .*hadamard.* which is not read; take"
+    ):
+        load_checkpoint(tmp_path)
+
+
 def test_a_packed_matrix_of_a_module_left_out(tmp_path: Path) -> None:
     form = FORMS["awq"]
     section = {**form.section, "modules_to_not_convert": ["lm_head", "mlp.up_proj"]}

@@ -62,6 +62,42 @@ def test_drawn_patterns(seed: int) -> None:
     np.testing.assert_array_equal(y.numpy(), expected, err_msg=pattern)
 
 
+def rearranged(x: np.ndarray[Any, Any], left: list[str], right: list[list[str]]) -> Any:
+    """By NumPy: `left` names each dim of x."""
+    moved = x.transpose([left.index(name) for group in right for name in group])
+    extent = dict(zip(left, x.shape, strict=True))
+    return moved.reshape([math.prod(extent[name] for name in group) for group in right])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_drawn_patterns_with_a_rest(seed: int) -> None:
+    """The rest is drawn too: of no dims or several, by itself or joined, anywhere."""
+    rng = np.random.default_rng(seed)
+    names, rest = ["a", "b", "c"][: int(rng.integers(1, 4))], [f"r{k}" for k in range(seed % 4)]
+    at = int(rng.integers(len(names) + 1))
+    left = [*names[:at], *rest, *names[at:]]
+    x = rng.normal(0, 1, rng.integers(1, 4, len(left))).astype(np.float32)
+    order = list(rng.permutation([*names, "..."]))
+    cuts = sorted(int(k) for k in rng.choice(len(order) + 1, 2))
+    groups = [g for g in (order[: cuts[0]], order[cuts[0] : cuts[1]], order[cuts[1] :]) if g]
+    is_apart = rng.random() < 0.3  # "..." outside of parentheses: each dim by itself
+    written, wanted = [], []
+    for group in groups:
+        if is_apart and "..." in group:
+            written += group
+            wanted += [[n] for name in group for n in (rest if name == "..." else [name])]
+        else:
+            written.append(f"({' '.join(group)})")
+            wanted.append([n for name in group for n in (rest if name == "..." else [name])])
+    pattern = f"{' '.join([*names[:at], '...', *names[at:]])} -> {' '.join(written)}"
+    cx = lm.Graph()
+    cx.constant(x).rearrange(pattern).output("y")
+    expected = rearranged(x, left, wanted)
+    found = lm.compile(cx, "reference")({})["y"]
+    assert found.shape == expected.shape, pattern
+    np.testing.assert_array_equal(found, expected, err_msg=pattern)
+
+
 def test_dims_and_functions() -> None:
     cx = lm.Graph()
     x = cx.tensor(("n", 12), name="x")
@@ -80,7 +116,8 @@ def test_dims_and_functions() -> None:
         ("a a -> a", {}, "has 'a' twice on the left"),
         ("a (b -> a b", {}, "has parentheses that do not pair"),
         ("a ((b) c) -> a b c", {}, "has parentheses that do not pair"),
-        ("a (b ...) -> a b ...", {}, r"has \.\.\. in parentheses"),
+        ("a (b ...) -> a b ...", {}, r"has \.\.\. in parentheses on the left.*name them"),
+        ("a ... -> (... a) ...", {}, r"has '\.\.\.' twice on the right"),
         ("a & -> a", {}, "'&' is no name, 1, "),
         ("a b c -> a b c", {}, r"has 3 dims on the left, x: i64\[4, 6\] has 2"),
         ("a (b c) -> a b c", {}, r"of \(b c\) the sizes of b and c are not known"),

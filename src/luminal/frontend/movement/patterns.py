@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 REST = "..."
+JOINED = "(...)"
+"""The rest within parentheses, which the result has as one dim."""
 _TOKENS = re.compile(r"\s*(\.\.\.|[A-Za-z_]\w*|1|[()])")
 Groups = list[list[str]]
 """The names that each dim of a tensor is made of; an extent of 1 has none."""
@@ -30,8 +32,9 @@ def rearrange(x: Tensor, pattern: str, /, **sizes: Extent) -> Tensor:
     """`x` with its dims split, moved and joined as `pattern` says: "b (h d) -> h b d".
 
     Left of the arrow stand the dims of x, right of it those of the result. `sizes` are the extents
-    of names; of each pair of parentheses one may be left out. `...` stands for any dims, `1` for an
-    extent of 1. Raises ShapeError for a pattern that does not fit, naming the part of it.
+    of names; of each pair of parentheses one may be left out. `...` stands for any dims, which the
+    result can join with others, as in "(b ... c)"; `1` for an extent of 1. Raises ShapeError for a
+    pattern that does not fit, naming the part of it.
     """
     left, right = _sides(pattern)
     left, right = _with_rest(x, pattern, left, right)
@@ -49,7 +52,15 @@ def _sides(pattern: str) -> tuple[Groups, Groups]:
     if len(halves) != 2:
         raise ShapeError(f'rearrange: {pattern!r} has not one arrow; write "b c -> c b"')
     left, right = (_groups(pattern, half) for half in halves)
-    counts = [Counter(name for group in side for name in group) for side in (left, right)]
+    if any(JOINED in group for group in left):
+        raise ShapeError(
+            f"rearrange: {pattern!r} has ... in parentheses on the left, where nothing tells how "
+            "many dims they hold; name them"
+        )
+    counts = [
+        Counter(REST if name == JOINED else name for group in side for name in group)
+        for side in (left, right)
+    ]
     for count, side in zip(counts, ("left", "right"), strict=True):
         for name, times in count.items():
             if times > 1:
@@ -82,10 +93,8 @@ def _groups(pattern: str, text: str) -> Groups:
             joined = [] if word == "(" else None
             if joined is not None:
                 groups.append(joined)
-        elif word == REST and joined is not None:
-            raise ShapeError(f"rearrange: {pattern!r} has ... in parentheses; write it outside")
         elif joined is not None:
-            joined += [] if word == "1" else [word]
+            joined += [] if word == "1" else [JOINED if word == REST else word]
         else:
             groups.append([] if word == "1" else [word])
     if joined is not None:
@@ -106,7 +115,12 @@ def _with_rest(x: Tensor, pattern: str, left: Groups, right: Groups) -> tuple[Gr
 
 
 def _replaced(groups: Groups, rest: Groups) -> Groups:
-    return [new for group in groups for new in (rest if group == [REST] else [group])]
+    names = [name for group in rest for name in group]
+    replaced: Groups = []
+    for group in groups:
+        joined = [new for name in group for new in (names if name == JOINED else [name])]
+        replaced += rest if group == [REST] else [joined]
+    return replaced
 
 
 def _extents(

@@ -16,6 +16,7 @@ import numpy as np
 from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
+from luminal.loaders.shown import shown
 from luminal.models.quantized.integers import WORD, Integers, unpacked
 from luminal.models.quantized.parts import (
     Loaded,
@@ -42,6 +43,12 @@ def read(tensors: Mapping[str, Array], section: Fields, keep: bool, path: Path) 
         raise LoadError(
             f"{section.path}: GPTQ: 'dynamic' gives modules bits of their own, which is not read; "
             "take a checkpoint whose modules all have the same, or the unquantized model"
+        )
+    if section.values.get("rotation"):
+        raise LoadError(
+            f"{section.path}: GPTQ: 'rotation' is {shown(section.values['rotation'])}: what "
+            "products take is turned before them, which is not read; take a checkpoint without "
+            "one, or the unquantized model"
         )
     method = f"GPTQ, {bits} bits, {in_groups(size)}"
     modules, others = matrices(method, tensors, PARTS, path)
