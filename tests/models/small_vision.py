@@ -122,7 +122,7 @@ def picture(width: int, height: int, folder: Path, name: str = "a.png") -> Path:
     return folder / name
 
 
-CLIP = {
+CLIP: dict[str, Any] = {
     "projection_dim": 20,
     "vision_config": {**LAYERS, **PATCHES, "intermediate_size": 48},
     "text_config": {

@@ -46,7 +46,8 @@ class AttentionPooling(Module):
         probe = self.read(self.probe, x).cast(x.dtype)
         query = probe.expand(x.extents[0], 1, x.extents[2])
         pooled: Tensor = self.attention(query, self.attention.keys_values(x))
-        return (pooled + self.mlp(self.norm(pooled)))[:, 0]
+        pooled = pooled + self.mlp(self.norm(pooled))
+        return pooled[:, 0]
 
 
 class SiglipVision(Module):
