@@ -39,7 +39,7 @@ def answered(backend: str, clients: int) -> tuple[dict[str, Counter[str]], float
                 for turn in range(2):
                     prompt = PROMPTS[(number + turn) % len(PROMPTS)]
                     body = {
-                        "model": served.name,
+                        "model": served.names[0],
                         "prompt": prompt,
                         "max_tokens": TOKENS,
                         "temperature": 0,

@@ -55,7 +55,7 @@ def shown(model: LanguageModel) -> Iterator[Running]:
 def words_of(model: LanguageModel) -> Words:
     assert not isinstance(model.sight, str)
     sizes = model.context, model.model.config.vocab_size
-    return Words("tiny", model.tokenizer, model.chat_template, *sizes, model.sight.processor)
+    return Words(("tiny",), model.tokenizer, model.chat_template, *sizes, model.sight.processor)
 
 
 def asked(client: Any, parts: list[Any], **more: Any) -> Any:

@@ -71,6 +71,6 @@ def test_many_clients_get_the_texts_they_get_alone(server: Running) -> None:
 
 
 def test_a_chat_without_a_template_is_told_what_gives_one() -> None:
-    words = Words("m", characters(), None, 8, 96)
+    words = Words(("m",), characters(), None, 8, 96)
     with pytest.raises(ApiError, match=r"/v1/completions needs none, .* luminal serve --template"):
         words.encode_chat([{"role": "user", "content": "a"}], [])

@@ -24,6 +24,7 @@ from luminal.cli.options import (
     Temperature,
     Template,
     TopP,
+    one_adapter,
 )
 from luminal.loaders.image import read_image
 from luminal.loaders.write_atomic import replacing
@@ -71,7 +72,7 @@ def command(
         context=context,
         keep_quantized=keep_quantized,
         compute_dtype=compute_dtype,
-        adapter=adapter,
+        adapter=one_adapter(adapter),
     )
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"chat: {model} is a {type(loaded).__name__}, which does not chat")

@@ -20,6 +20,7 @@ from luminal.cli.options import (
     Temperature,
     Tokenizer,
     TopP,
+    one_adapter,
 )
 
 
@@ -68,7 +69,7 @@ def command(
 
     loaded = models.load(
         model or models.SHIPPED, tokenizer, mode, backend,
-        keep_quantized=keep_quantized, compute_dtype=compute_dtype, adapter=adapter,
+        keep_quantized=keep_quantized, compute_dtype=compute_dtype, adapter=one_adapter(adapter),
     )  # fmt: skip
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from luminal.base import config
+from luminal.base.errors import InputError
 
 Backend = Annotated[
     str, typer.Option("--backend", "--device", help="Where to run; see `luminal devices`.")
@@ -22,9 +23,20 @@ KeepQuantized = Annotated[
 ]
 
 Adapter = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("--adapter", help="A folder of PEFT (LoRA, DoRA), merged into the weights."),
 ]
+
+
+def one_adapter(folders: list[str] | None) -> str | None:
+    """The one that is given, or None. Raises InputError for several."""
+    if folders and len(folders) > 1:
+        raise InputError(
+            f"--adapter {folders[0]}, --adapter {folders[1]}: only one is merged; merge the first "
+            "into a model of its own (luminal merge), and give that with the second"
+        )
+    return folders[0] if folders else None
+
 
 ComputeDtype = Annotated[
     str | None,

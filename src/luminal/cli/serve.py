@@ -15,7 +15,6 @@ from luminal.base import host as system
 from luminal.base import installation
 from luminal.base.errors import InputError
 from luminal.cli.options import (
-    Adapter,
     Backend,
     CacheDtype,
     ComputeDtype,
@@ -57,6 +56,15 @@ MaxBody = Annotated[
     int | None,
     typer.Option(min=1, help="Most bytes of a request.", show_default="1 MiB; of sound 25"),
 ]
+Adapters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adapter",
+        metavar="NAME=FOLDER",
+        help="A folder of PEFT (LoRA) that answers to a name; may be given often. FOLDER alone is "
+        "merged into the weights.",
+    ),
+]
 Tensor = Annotated[int, typer.Option(min=1, help="Ranks that each have a part of the model.")]
 Replicas = Annotated[int, typer.Option(min=1, help="Copies of the model, of --tensor ranks each.")]
 Restarts = Annotated[
@@ -85,7 +93,7 @@ def command(
     backend: Backend = "cpu",
     draft: Draft = None,
     cache_dtype: CacheDtype = None,
-    adapter: Adapter = None,
+    adapter: Adapters = None,
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,
     tensor: Tensor = 1,
@@ -95,6 +103,7 @@ def command(
     """Serve a model until SIGTERM or Ctrl-C."""
     system.require_posix("luminal serve")
     accepted_keys = [] if keys is None else _read_keys(keys)
+    merged, named = _adapters(adapter or [])
     origins = [_checked_origin(origin) for origin in cors_origin or ()]
     try:
         from luminal.serve.app import make_app
@@ -115,7 +124,8 @@ def command(
         "path": model, "tokenizer": tokenizer, "name": name, "context": context, "cache": cache,
         "rows": rows, "chunk": chunk, "backend": backend, "keep_quantized": keep_quantized,
         "compute_dtype": compute_dtype, "draft": draft, "cache_dtype": cache_dtype,
-        "adapter": adapter, "template": None if template is None else template.read(),
+        "adapter": merged, "adapters": named,
+        "template": None if template is None else template.read(),
     }  # fmt: skip
     limits = Limits(max_body or TEXTS, max_tokens, queue=queue, seconds=timeout)
     settings = Settings(arguments, limits, accepted_keys, origins)
@@ -130,6 +140,31 @@ def command(
 def _end_at_hangup() -> None:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def _adapters(given: list[str]) -> tuple[str | None, dict[str, str]]:
+    """The folder that is merged, or None, and the folders that have names. Raises InputError."""
+    merged: list[str] = []
+    named: dict[str, str] = {}
+    for text in given:
+        name, is_named, folder = text.partition("=")
+        # Of a path the first part may hold a sign, too: ./a=b is a folder.
+        if not is_named or "/" in name:
+            merged.append(text)
+        elif not name or not folder:
+            raise InputError(f"--adapter {text}: write NAME=FOLDER, or FOLDER alone")
+        elif name in named:
+            raise InputError(
+                f"--adapter {text}: the name {name!r} has {named[name]} already; give each another"
+            )
+        else:
+            named[name] = folder
+    if merged and (named or len(merged) > 1):
+        raise InputError(
+            f"--adapter {merged[0]}: without a name it is merged into the weights, on which the "
+            "others were not trained; give each a name: --adapter NAME=FOLDER"
+        )
+    return merged[0] if merged else None, named
 
 
 def _checked_origin(text: str) -> str:

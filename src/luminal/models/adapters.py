@@ -69,7 +69,7 @@ class Adapter:
             there = tensors.get(name)
             # A head that was tied to the embedding has no tensor before it is trained on its own.
             if there is None and name != HEAD:
-                raise self._missing(name, tensors)
+                raise self.missing(name, tensors)
             if there is not None and tuple(there.shape) != array.shape:
                 raise self.wrong(name, array, f"must have the model's shape {list(there.shape)}")
             changed[name] = array
@@ -78,7 +78,7 @@ class Adapter:
             if name == HEAD and table is not None:
                 changed.setdefault(name, tensors[table])
             if name not in changed:
-                raise self._missing(name, tensors)
+                raise self.missing(name, tensors)
             changed[name] = self._sum(module, parts, _floats(changed[name]))
             if BIAS in parts:
                 bias = changed.get(f"{module}.bias")
@@ -86,7 +86,7 @@ class Adapter:
                     raise self.wrong(
                         f"{module}.{BIAS}", parts[BIAS], "must fit a bias of the model"
                     )
-                more = np.float32(self._scale(module)[1]) * parts[BIAS].astype(np.float32)
+                more = np.float32(self.scale(module)[1]) * parts[BIAS].astype(np.float32)
                 changed[f"{module}.bias"] = _rounded(bias.astype(np.float32) + more, bias.dtype)
         if table is not None and self._is_alone(table):
             changed.setdefault(HEAD, tensors[table])
@@ -118,7 +118,8 @@ class Adapter:
             "it again"
         )
 
-    def _missing(self, name: str, tensors: Mapping[str, Any]) -> LoadError:
+    def missing(self, name: str, tensors: Mapping[str, Any]) -> LoadError:
+        """An error about a tensor that the model does not have."""
         return LoadError(
             f"{self.path}: changes {shown(name)}, which the model does not have"
             f"{suggestion(name, tensors)}; give the model that the adapter was trained on"
@@ -126,7 +127,7 @@ class Adapter:
 
     def _sum(self, module: str, parts: Mapping[str, Array], weight: Array) -> Array:
         """W with what the adapter adds."""
-        rank, scale = self._scale(module)
+        rank, scale = self.scale(module)
         turned = self.fields.flag("fan_in_fan_out", False) or self._is_table(module)
         rows, columns = weight.shape[::-1] if turned else weight.shape
         for part, shape in ((A, (rank, columns)), (B, (rows, rank))):
@@ -152,7 +153,7 @@ class Adapter:
         """Is it an embedding, whose rows are inputs?"""
         return "is_table" in self.modules[module]
 
-    def _scale(self, module: str) -> tuple[int, float]:
+    def scale(self, module: str) -> tuple[int, float]:
         """The rank of a module's matrices, and what their product is multiplied by."""
         rank = _by_pattern(self.fields, "rank_pattern", module, int)
         alpha = _by_pattern(self.fields, "alpha_pattern", module, float)

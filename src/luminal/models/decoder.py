@@ -27,6 +27,7 @@ from luminal.nn import (
     RotaryEmbedding,
     alibi_slopes,
 )
+from luminal.nn.adapted import Adapters
 from luminal.nn.altup import Streams
 from luminal.nn.attention import soft_capped
 from luminal.nn.cache import Passing, Positions
@@ -267,7 +268,13 @@ class DecoderModel(Module):
 
 
 class Decoder(Module):
-    """A causal language model: token ids to logits."""
+    """A causal language model: token ids to logits.
+
+    `adapters`: what lies beside its matrices (`luminal.models.named_adapters`), None where nothing
+    does.
+    """
+
+    adapters: Adapters | None = None
 
     def __init__(self, config: DecoderConfig, dtype: Any = float32) -> None:
         self.config: Any = config  # a Llama's is a LlamaConfig

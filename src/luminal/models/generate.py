@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -18,6 +18,7 @@ from luminal.frontend.handle import Array
 from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import whole_texts
+from luminal.models.adapters import read_adapter
 from luminal.models.architectures import architecture_of, decoder_of
 from luminal.models.chat_template import (
     ChatTemplate,
@@ -29,6 +30,7 @@ from luminal.models.chat_template import (
 from luminal.models.checkpoint import load_checkpoint, locate, tokenizers_beside
 from luminal.models.decoder import Decoder
 from luminal.models.families import is_family, read_family
+from luminal.models.named_adapters import keep_apart
 from luminal.models.programs import Features, Programs
 from luminal.models.prompt_cache import Prompt, read_prompt, write_prompt
 from luminal.models.quantized.told import told
@@ -487,6 +489,7 @@ def load(
     compute_dtype: Any = None,
     ahead: bool = True,
     adapter: str | Path | None = None,
+    adapters: Mapping[str, str | Path] | None = None,
 ) -> Any:
     """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
 
@@ -498,9 +501,11 @@ def load(
     take these three. `keep_quantized`:
     packed matrices stay as in the file, which is mapped, and are decoded wherever they are read;
     else they become float32. `adapter`: a folder of PEFT (LoRA, DoRA), which is merged into the
-    weights. `ahead`: a thread begins to read the weights; not for a rank, which
-    reads a part of them. Raises LoadError, CompileError for a mode or backend that is not
-    here, and InputError for one of the five with another model, or with a file that has none.
+    weights; `adapters`: folders of LoRA by name, which are kept apart: a server chooses one for
+    each request, and all else is the model without them. `ahead`: a thread begins to read the
+    weights; not for a rank, which reads a part of them. Raises LoadError, CompileError for a mode
+    or backend that is not here, and InputError for one of the six with another model, or with a
+    file that has none.
     """
     start = time.perf_counter()
     # First of all: a misspelt mode or a missing device is said before gigabytes are read.
@@ -513,17 +518,20 @@ def load(
             "compute_dtype": compute_dtype,
         }
         decoder_options["keep_quantized"] = keep_quantized or None
-        decoder_options["adapter"] = adapter
+        decoder_options |= {"adapter": adapter, "adapters": adapters or None}
         for name, value in decoder_options.items():
             if value is not None:
                 raise InputError(
                     f"{path}: no language model, which alone takes {name}=; leave it out"
                 )
         return read_family(place, mode, backend)
+    apart = {name: read_adapter(folder) for name, folder in (adapters or {}).items()}
     checkpoint = load_checkpoint(
         place, tokenizer, keep_quantized, keep_order=True, ahead=ahead, adapter=adapter
     )
     model = decoder_of(checkpoint, compute_dtype)
+    if apart:
+        keep_apart(model, checkpoint, apart)
     tokenizer_of_model = checkpoint.tokenizer_for(model.config.vocab_size)
     if tokenizer_of_model is None:
         absent = ""

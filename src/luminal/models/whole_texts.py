@@ -12,6 +12,7 @@ from luminal.base.errors import InputError
 from luminal.frontend.handle import Array
 from luminal.frontend.tensor import Tensor
 from luminal.models.decoder import Decoder
+from luminal.nn.adapted import Adapters, of_rows
 from luminal.nn.attention import CausalAttention
 from luminal.runtime.executable import Executable
 from luminal.session.graph import Graph
@@ -59,30 +60,37 @@ def watched(model: Decoder, longest: int, states: bool, weights: bool) -> Graph:
     return graph
 
 
-def pooled(model: Decoder, longest: int, pooling: str) -> Graph:
-    """ids (s,) to "y", float32 (hidden,): the mean of the hidden states, or the last one."""
+def pooled(model: Decoder, longest: int, pooling: str, adapters: Adapters | None = None) -> Graph:
+    """ids (s,) to "y", float32 (hidden,): the mean of the hidden states, or the last one. With
+    `adapters` the number of one is an input, "adapters" (1,).
+    """
     if pooling not in POOLINGS:
         raise InputError(f"pooling {pooling!r}: takes one of {', '.join(map(repr, POOLINGS))}")
     graph = Graph("embed")
     ids = graph.tensor((graph.dim("s", 1, longest),), int32, "ids")
-    hidden = model.model(ids).cast(float32)
+    with of_rows(adapters, graph, 1):
+        hidden = model.model(ids).cast(float32)
     vector = hidden.mean(0) if pooling == "mean" else hidden[-1]
     vector.output("y")
     return graph
 
 
-def ranked(model: Decoder, longest: int, rows: int, count: int) -> tuple[Graph, Graph]:
+def ranked(
+    model: Decoder, longest: int, rows: int, count: int, adapters: Adapters | None = None
+) -> tuple[Graph, Graph]:
     """Two programs, so that the logits of all tokens never lie in memory together.
 
     ids (s,) to "y" (s, hidden); and `rows` of that at most, "hidden" (r, hidden), with the ids that
     follow them, (r,), to "logprobs" (r,) of these, and "tokens" and "top" (r, count): the likeliest
-    and their log-probabilities.
+    and their log-probabilities. `adapters`: see `pooled`.
     """
     whole, part = Graph("read"), Graph("ranked")
-    logits = model.model(whole.tensor((whole.dim("s", 1, longest),), int32, "ids"))
-    logits.output("y")
+    ids_of_text = whole.tensor((whole.dim("s", 1, longest),), int32, "ids")
+    with of_rows(adapters, whole, 1):
+        states = model.model(ids_of_text)
+    states.output("y")
     r = part.dim("r", 1, rows)
-    hidden = part.tensor((r, model.config.hidden_size), logits.dtype, "hidden")
+    hidden = part.tensor((r, model.config.hidden_size), states.dtype, "hidden")
     logprobs = model.logits(hidden).cast(float32).log_softmax(-1)
     ids = part.tensor((r,), int32, "ids")
     logprobs.gather(-1, ids.unsqueeze(-1)).squeeze(-1).output("logprobs")

@@ -73,7 +73,7 @@ class Api(Application):
             Route(RESPONSES, self.responses, methods=["POST"]),
         ]
         routes += LocalApi(self).routes
-        super().__init__(served.name, limits, Metrics(served.engine), routes, keys, origins)
+        super().__init__(served.names, limits, Metrics(served.engine), routes, keys, origins)
 
     @contextlib.asynccontextmanager
     async def _life(self, _: Starlette) -> AsyncIterator[None]:
@@ -115,14 +115,18 @@ class Api(Application):
         """Whether texts can be written."""
         return self.served.engine.works
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """What is told of the model."""
+    def about(self, number: int) -> dict[str, Any]:
+        """What is told of a model; an adapter's `parent` is the model that it changes."""
         reads = ["text"] if self.served.sight is None else ["text", "image"]
-        return super().about | {
-            "context_length": self.served.context,
-            "input_modalities": reads,
-        }
+        more = {"parent": self.names[0]} if number else {}
+        return (
+            super().about(number)
+            | more
+            | {
+                "context_length": self.served.context,
+                "input_modalities": reads,
+            }
+        )
 
     # --- texts
 
@@ -140,7 +144,7 @@ class Api(Application):
         """Answers a POST to /v1/responses."""
         created = int(time.time())
         return await self.written(
-            request, lambda order: Responses(self.served.name, created, order)
+            request, lambda order: Responses(self.names[order.adapter], created, order)
         )
 
     async def ready(self, request: Request) -> Response:
@@ -153,7 +157,8 @@ class Api(Application):
 
     def _of(self, order: Order) -> tuple[str, int, TokenTexts, bool]:
         """What both kinds of answers have."""
-        return self.served.name, int(time.time()), self.served.texts, order.usage_in_stream
+        name = self.names[order.adapter]
+        return name, int(time.time()), self.served.texts, order.usage_in_stream
 
     async def written(self, request: Request, form: Callable[[Order], Replies]) -> Response:
         """The answer to a request for texts; the clock runs from here to its end."""
@@ -208,7 +213,9 @@ class Api(Application):
         if order.logprobs is None:
             return [[(None, ())] * len(prompt) for prompt in order.prompts]
         engine, served = self.served.engine, self.served
-        calls = [engine.call(partial(served.scores, prompt)) for prompt in order.prompts]
+        calls = [
+            engine.call(partial(served.scores, prompt, order.adapter)) for prompt in order.prompts
+        ]
         scores: list[list[Score]] = await asyncio.gather(*map(asyncio.wrap_future, calls))
         return scores
 
@@ -312,7 +319,7 @@ class Api(Application):
         """Answers a POST to /v1/embeddings."""
         asked, vectors = await self.vectors(request)
         count = sum(map(len, asked.prompts))
-        return json_answer(listed(vectors, asked.form, self.served.name, count))
+        return json_answer(listed(vectors, asked.form, self.names[asked.adapter], count))
 
     async def vectors(self, request: Request) -> tuple[orders.Vectors, list[Array]]:
         """What a request for vectors asks, and these."""
@@ -323,14 +330,16 @@ class Api(Application):
     async def _embedded(self, request: Request) -> tuple[orders.Vectors, list[Array]]:
         asked = await self._desk.read(request.url.path, await self.body(request))
         assert isinstance(asked, orders.Vectors)
-        prompts = asked.prompts
+        prompts, number = asked.prompts, asked.adapter
         # Vectors have a count of their own: they are computed between two steps, one at a time, and
         # would not be seen in the queue of texts.
         if self._vectors + len(prompts) > self.limits.queue:
             raise ApiError(429, "The server is busy; try again later", code="rate_limit_exceeded")
         self._vectors += len(prompts)
         try:
-            calls = [self.served.engine.call(partial(self.served.vector, ids)) for ids in prompts]
+            calls = [
+                self.served.engine.call(partial(self.served.vector, ids, number)) for ids in prompts
+            ]
             vectors = await asyncio.gather(*map(asyncio.wrap_future, calls))
         finally:
             self._vectors -= len(prompts)

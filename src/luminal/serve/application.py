@@ -17,24 +17,24 @@ from luminal.serve.errors import ApiError, too_large
 from luminal.serve.front import Front
 from luminal.serve.metrics import Metrics
 from luminal.serve.orders import Limits
-from luminal.serve.reading import check_model
+from luminal.serve.reading import number_of
 from luminal.serve.replies import to_json
 from luminal.serve.work import late
 
 
 class Application:
-    """Answers about the one model of a server; `keys`, `origins`: see Front."""
+    """Answers about the models of a server, by their names; `keys`, `origins`: see Front."""
 
     def __init__(
         self,
-        name: str,
+        names: Sequence[str],
         limits: Limits,
         metrics: Metrics,
         routes: Sequence[Route],
         keys: Sequence[str],
         origins: Sequence[str],
     ) -> None:
-        self.name, self.limits, self.metrics = name, limits, metrics
+        self.names, self.limits, self.metrics = names, limits, metrics
         common = [
             Route("/", self.page),
             Route("/health", self.health),
@@ -66,10 +66,11 @@ class Application:
         """Whether requests can be answered."""
         return True
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """What is told of the model."""
-        return {"id": self.name, "object": "model", "created": 0, "owned_by": "luminal"}
+    def about(self, number: int) -> dict[str, Any]:
+        """What is told of a model."""
+        return {
+            "id": self.names[number], "object": "model", "created": 0, "owned_by": "luminal",
+        }  # fmt: skip
 
     # --- small answers
 
@@ -88,13 +89,13 @@ class Application:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def models(self, _: Request) -> Response:
-        """Answers with the one model."""
-        return json_answer({"object": "list", "data": [self.about]})
+        """Answers with all models."""
+        data = [self.about(number) for number in range(len(self.names))]
+        return json_answer({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
         """The model of a name."""
-        check_model(request.path_params["name"], self.name)
-        return json_answer(self.about)
+        return json_answer(self.about(number_of(request.path_params["name"], self.names)))
 
     # --- bodies and their time
 

@@ -22,7 +22,8 @@ from luminal.models.seen import Images, Span
 
 @dataclass(frozen=True)
 class Content:
-    """The tokens of a full block, behind those of the block named `before` (b"": none).
+    """The tokens of a full block, behind those of the block named `before`; of a first block this
+    is the adapter, b"" for none.
 
     Tokens that were generated are written as `~token`: their keys were computed one at a time, and
     are not bit for bit those of a prompt's. `spans`: images that have tokens here, all of which
@@ -49,15 +50,18 @@ def contents_of(
     size: int,
     first: Sequence[Content] = (),
     images: Images | None = None,
+    adapter: int = 0,
 ) -> list[Content]:
     """What the full blocks of a text hold, whose first `prompt` tokens are its prompt.
 
-    `first` are those of its first blocks.
+    `first` are those of its first blocks. `adapter`: the number of what is beside the model's
+    matrices, 0 for nothing: the same tokens have other keys and values then.
     """
     spans = () if images is None else images.spans
     contents = list(first)
+    root = adapter.to_bytes(8, "little") if adapter else b""
     for start in range(len(contents) * size, len(tokens) - size + 1, size):
-        before = contents[-1].name if contents else b""
+        before = contents[-1].name if contents else root
         places = range(start, start + size)
         held = tuple(tokens[k] if k < prompt else ~tokens[k] for k in places)
         shown = tuple(s for s in spans if s.first < start + size and s.end > start)

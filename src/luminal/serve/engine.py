@@ -200,14 +200,21 @@ class Engine:
         prompt: Sequence[int],
         logprobs: int | None = None,
         further: bool = False,
+        adapter: int = 0,
     ) -> Job:
-        """A job for a text that begins with `prompt`; `further`: not the first of its request.
+        """A job for a text that begins with `prompt`; `further`: not the first of its request;
+        `adapter`: the number of the one that it is written with.
 
         Raises InputError if there is no room.
         """
         limit = len(prompt) + max(1, text.room)
         place = scheduler.Text(
-            [*prompt], limit, follows=text.follows, further=further, images=text.images
+            [*prompt],
+            limit,
+            follows=text.follows,
+            further=further,
+            images=text.images,
+            adapter=adapter,
         )
         self._scheduler.check(place.limit)
         return Job(text, place, logprobs)

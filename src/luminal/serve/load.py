@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from luminal.base.dtypes import DType, bfloat16, dtype_of, float32
@@ -37,19 +38,24 @@ def load(
     draft: str | None = None,
     cache_dtype: Any = None,
     adapter: str | None = None,
+    adapters: Mapping[str, str] | None = None,
     ranks: Ranks = ALONE,
 ) -> Served | Reading:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
     text. `backend`: the device; by default that of `lm.device`. `keep_quantized`,
-    `compute_dtype`, `adapter`: as of `lm.models.load`. `template`: a chat template instead of
-    the model's. `draft`: a smaller model that proposes tokens, or "lookup": from the text itself.
+    `compute_dtype`, `adapter`, `adapters`: as of `lm.models.load`. `template`: a chat template
+    instead of the model's. `draft`: a smaller model that proposes tokens, or "lookup": from the
+    text itself.
     `cache_dtype`: of keys and values that are kept; by default what the model's products multiply.
     `ranks`: who runs the model; each keeps its part of it, and all must call this.
     Raises LoadError, and InputError for a draft of another vocabulary, or a model that the ranks
     cannot be given in equal parts.
     """
+    called = name or path.rstrip("/").rsplit("/", 1)[-1]
+    if adapters:
+        _check_adapters(called, adapters, ranks)
     loaded = generate.load(
         path,
         tokenizer,
@@ -59,8 +65,8 @@ def load(
         compute_dtype=compute_dtype,
         ahead=ranks.have_all,
         adapter=adapter,
+        adapters=adapters,
     )
-    called = name or path.rstrip("/").rsplit("/", 1)[-1]
     if isinstance(loaded, Readable):
         return _reading(called, loaded, ranks, template=template, draft=draft, cache=cache)
     if not isinstance(loaded, generate.LanguageModel):
@@ -80,6 +86,20 @@ def load(
         rows, chunk, size, -(-cache // size) * size, loaded.backend, dtype, ranks
     )
     return Served(called, loaded, options, proposes)
+
+
+def _check_adapters(name: str, adapters: Mapping[str, str], ranks: Ranks) -> None:
+    """Raises InputError for a name that is the model's, and for ranks that have it in parts."""
+    if name in adapters:
+        raise InputError(
+            f"serve: --adapter {name}={adapters[name]}: {name!r} is the model's own name; give the "
+            "adapter another one, or the model, by --name"
+        )
+    if ranks is not ALONE:
+        raise InputError(
+            "serve: --adapter NAME=FOLDER is for a model that one rank has alone, or --replicas; "
+            "with --tensor merge one adapter: --adapter FOLDER"
+        )
 
 
 def _reading(name: str, model: Readable, ranks: Ranks, **options: Any) -> Reading:

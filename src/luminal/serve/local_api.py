@@ -22,7 +22,7 @@ from luminal.serve.fields import parse
 from luminal.serve.llama_cpp import LlamaCppReplies
 from luminal.serve.ollama_order import now
 from luminal.serve.ollama_replies import OllamaReplies, nanoseconds
-from luminal.serve.reading import check_model, named
+from luminal.serve.reading import named, number_of
 from luminal.serve.replies import Replies
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LocalApi:
         start = time.perf_counter()
 
         def form(order: Order) -> Replies:
-            return OllamaReplies(self._api.name, start, is_chat, order.tools)
+            return OllamaReplies(self._api.names[order.adapter], start, is_chat, order.tools)
 
         return await self._api.written(request, form)
 
@@ -74,7 +74,7 @@ class LocalApi:
         asked, vectors = await self._api.vectors(request)
         return json_answer(
             {
-                "model": self._api.name,
+                "model": self._api.names[asked.adapter],
                 "embeddings": [vector.tolist() for vector in vectors],
                 "total_duration": nanoseconds(time.perf_counter() - start),
                 "load_duration": 0,
@@ -86,7 +86,7 @@ class LocalApi:
         """Answers a POST to /api/show: what the model is and can do."""
         body = parse(await self._api.body(request))
         name = body.get("model") or body.get("name") or body.needed("model")
-        check_model(named(OLLAMA, name), self._api.name)
+        number_of(named(OLLAMA, name), self._api.names)
         words, config = self._api.served.words, self._api.served.engine.model.config
         can = ["completion", "embedding"]
         can += ["vision"] * self._sees + ["tools"] * (words.template is not None)
@@ -112,10 +112,11 @@ class LocalApi:
         )
 
     async def tags(self, _: Request) -> Response:
-        """Answers a GET of /api/tags: the one model, in the form of those that are installed."""
-        name = self._api.name
-        about = {"name": name, "model": name, "modified_at": self._began, "digest": ""}
-        return json_answer({"models": [about | {"size": self._bytes, "details": self._details}]})
+        """Answers a GET of /api/tags: all models, in the form of those that are installed."""
+        about: dict[str, Any] = {"modified_at": self._began, "digest": "", "size": self._bytes}
+        about["details"] = self._details
+        models = [{"name": name, "model": name} | about for name in self._api.names]
+        return json_answer({"models": models})
 
     async def version(self, _: Request) -> Response:
         """Answers a GET of /api/version."""
@@ -126,7 +127,9 @@ class LocalApi:
     async def completion(self, request: Request) -> Response:
         """Answers a POST to /completion."""
         start = time.perf_counter()
-        return await self._api.written(request, lambda _: LlamaCppReplies(self._api.name, start))
+        return await self._api.written(
+            request, lambda _: LlamaCppReplies(self._api.names[0], start)
+        )
 
     async def tokens(self, request: Request) -> Response:
         """Answers a POST to /tokenize and /detokenize."""
@@ -139,7 +142,7 @@ class LocalApi:
             {
                 "default_generation_settings": {"n_ctx": served.context},
                 "total_slots": served.engine.options.rows,
-                "model_path": served.name,
+                "model_path": self._api.names[0],
                 "chat_template": self._template,
                 "modalities": {"vision": self._sees, "audio": False},
                 "build_info": f"luminal {VERSION}",

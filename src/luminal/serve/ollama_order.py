@@ -104,7 +104,7 @@ def _preloaded(body: Fields, words: Words, said: dict[str, Any]) -> Ready:
     there, and stays.
     """
     reason = "unload" if body.get("keep_alive") in (0, "0", "0s") else "load"
-    about = {"model": words.name, "created_at": now(), "done": True, "done_reason": reason}
+    about = {"model": words.names[0], "created_at": now(), "done": True, "done_reason": reason}
     return Ready(about | said)
 
 

@@ -82,6 +82,8 @@ class Order:
     """Those in its only prompt."""
     told: Mapping[str, Any] = field(default_factory=dict)
     """What the answer says of the request, where its form has that."""
+    adapter: int = 0
+    """The number of the adapter that the model answers with; 0: none."""
 
     def sampling_of(self, number: int) -> Sampling:
         """How text `number` of all chooses."""
@@ -172,11 +174,13 @@ class Ready(NamedTuple):
     value: dict[str, Any]
 
 
-class Vectors(NamedTuple):
-    """What `/v1/embeddings` is asked for; `form`: "float" or "base64"."""
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What `/v1/embeddings` is asked for; `form`: "float" or "base64"; `adapter`: see Order."""
 
     prompts: tuple[tuple[int, ...], ...]
     form: str
+    adapter: int = 0
 
 
 def embeddings(body: Fields, words: Vocabulary, limits: Limits) -> Vectors:

@@ -23,6 +23,7 @@ from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import FEATURES, Draw, Sampling, arrays
 from luminal.models.seen import Seen
+from luminal.nn.adapted import of_rows
 from luminal.nn.cache import KVCache
 from luminal.nn.paged import PagedCache, Places, Segment
 from luminal.serve.blocks import BlockPool
@@ -82,6 +83,15 @@ def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
     last += [0] * (pieces - len(held))
     chosen = np.array([*last, *range(start, len(ids))], np.int32)
     return StepInputs(ids, positions, blocks, positions % pool.size, heads, tables, chosen)
+
+
+def adapters_of(step: Step) -> Array:
+    """The number of each token's adapter, in the order of StepInputs: (PIECE * pieces + rows,)."""
+    pieces = [row.text.adapter for row in step.chunks for _ in row.pieces()]
+    ones = [row.text.adapter for row in step.decodes]
+    of_pieces, of_ones = (np.zeros(rounded(len(held)), np.int32) for held in (pieces, ones))
+    of_pieces[: len(pieces)], of_ones[: len(ones)] = pieces, ones
+    return np.concatenate((of_pieces.repeat(PIECE), of_ones))
 
 
 def _tables(spans: Sequence[tuple[Text, range]], count: int, pool: BlockPool) -> Array:
@@ -160,7 +170,8 @@ def recorded(
     paged = [PagedCache.of(cache, places) for cache in caches]
     most = rounded(most_pieces) * PIECE
     seen = Seen.declared(ids, names, model.config.hidden_size, most)
-    hidden = model.model(ids, paged, positions, seen=seen)
+    with of_rows(model.adapters, graph, tokens[0]):
+        hidden = model.model(ids, paged, positions, seen=seen)
     inputs = declared(graph, pieces + rows, features, model.config.vocab_size)
     choices = choose(model.logits(hidden[chosen]), features, inputs)
     for name, tensor in choices._asdict().items():
@@ -260,6 +271,7 @@ class StepProgram:
         """
         self.copy(step.copies)
         inputs = inputs_of(step, self.pool)
+        adapters = {} if self.model.adapters is None else {"adapters": adapters_of(step)}
         # The first way that can do all that the rows need. A program for each set of features would
         # be many compiles, and a batch of mixed rows would still need the largest of them.
         features = next(way for way in WAYS if set(needed).issubset(way))
@@ -273,5 +285,5 @@ class StepProgram:
             placed[number] = draw
         choices = choice_inputs(placed, features, self.vocab_size)
         seen = seen_inputs(step, self._names, pieces * PIECE, len(inputs.ids), self._vectors)
-        results = self._steps[features](inputs._asdict() | choices | seen)
+        results = self._steps[features](inputs._asdict() | adapters | choices | seen)
         return Choices(**{name: array[rows] for name, array in results.items()})

@@ -35,7 +35,7 @@ from luminal.serve.fields import Fields, object_of, parse
 from luminal.serve.metrics import Metrics
 from luminal.serve.multipart import parts_of
 from luminal.serve.orders import FILES, TEXTS, Limits
-from luminal.serve.reading import check_model
+from luminal.serve.reading import number_of
 from luminal.serve.speech import FORMS, Speech, speech_of, told
 from luminal.serve.vectors import listed
 
@@ -95,12 +95,12 @@ class ReadingApp(Application):
             posts = {"/classify": self.classify}
         self._paths = [*posts]
         routes = [Route(path, handler, methods=["POST"]) for path, handler in posts.items()]
-        super().__init__(served.name, limits, Metrics(), routes, keys, origins)
+        super().__init__((served.name,), limits, Metrics(), routes, keys, origins)
 
     async def page(self, _: Request) -> Response:
         """Answers with what the server is for."""
         kind = type(self.served.model).__name__
-        text = f"{self.name}, a {kind}: POST to {', '.join(self._paths)}\n"
+        text = f"{self.served.name}, a {kind}: POST to {', '.join(self._paths)}\n"
         return Response(text, media_type="text/plain; charset=utf-8")
 
     # --- endpoints
@@ -141,7 +141,7 @@ class ReadingApp(Application):
 
     def _heard(self, kind: str, body: bytes) -> tuple[Speech, Array]:
         """What is asked, and the samples of the sound."""
-        asked = speech_of(parts_of(kind, body), self.name)
+        asked = speech_of(parts_of(kind, body), self.served.name)
         samples, rate = wav_of(asked.file, Path("file"))
         if len(samples) > MOST_SECONDS * rate:
             raise refused(
@@ -188,7 +188,7 @@ class ReadingApp(Application):
             fields = parse(body)
         except RecursionError:
             raise ApiError(400, "body: lists or objects nest too deeply") from None
-        check_model(fields.needed("model"), self.name)
+        number_of(fields.needed("model"), self.names)
         fields.ignore("model", "user")
         return fields
 
@@ -207,7 +207,7 @@ class ReadingApp(Application):
         vectors = await self._read(texts, model.embed)
         count = sum(map(len, tokens))
         self.metrics.prompt_tokens.inc(count)
-        return listed(vectors, form, self.name, count)
+        return listed(vectors, form, self.served.name, count)
 
     async def _ranked(self, body: Fields) -> dict[str, Any]:
         asked = _ranking(body, self.limits.vectors)
@@ -221,7 +221,7 @@ class ReadingApp(Application):
             if asked.with_documents:
                 result["document"] = {"text": asked.documents[best.index]}
             results.append(result)
-        about = {"id": "rerank-" + secrets.token_hex(12), "model": self.name}
+        about = {"id": "rerank-" + secrets.token_hex(12), "model": self.served.name}
         used = {"prompt_tokens": count, "total_tokens": count}
         return about | {"usage": used, "results": results}
 
@@ -239,8 +239,8 @@ class ReadingApp(Application):
             probs = [shares[label] for label in model.labels]
             data.append(about | {"probs": probs, "num_classes": len(probs)})
         used = {"prompt_tokens": count, "total_tokens": count}
-        about = {"id": "classify-" + secrets.token_hex(12), "object": "list", "model": self.name}
-        return about | {"data": data, "usage": used}
+        about = {"id": "classify-" + secrets.token_hex(12), "object": "list"}
+        return about | {"model": self.served.name, "data": data, "usage": used}
 
     # --- work
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from luminal.loaders.shown import shown
@@ -32,9 +33,11 @@ def read(path: str, body: bytes, words: Words, limits: Limits) -> Asked:
     """What a body asks for at a path. Raises ApiError."""
     try:
         fields = parse(body)
-        if path not in LLAMA_CPP:  # whose one model has no name
-            check_model(named(path, fields.needed("model")), words.name)
-        return READERS[path](fields, words, limits)
+        # Clients of llama.cpp name no model: they mean the model without adapters.
+        name = words.names[0] if path in LLAMA_CPP else named(path, fields.needed("model"))
+        number = number_of(name, words.names)
+        asked = READERS[path](fields, words, limits)
+        return asked if isinstance(asked, orders.Ready) else replace(asked, adapter=number)
     except RecursionError:  # whoever walks it goes as deep as it: parser, template, schema
         raise ApiError(400, "body: lists or objects nest too deeply") from None
 
@@ -45,12 +48,14 @@ def named(path: str, name: Any) -> Any:
     return name.removesuffix(":latest") if tagged else name
 
 
-def check_model(name: Any, served: str) -> None:
-    """Raises ApiError for another model than the server's."""
-    if name != served:
+def number_of(name: Any, served: Sequence[str]) -> int:
+    """The place of a model among those of the server. Raises ApiError for one that is not there."""
+    if name not in served:
+        there = ("is ", "are ")[len(served) > 1] + ", ".join(map(repr, served))
         raise ApiError(
             404,
-            f"The model {shown(name)} does not exist; there is {served!r}",
+            f"The model {shown(name)} does not exist; there {there}",
             "model",
             "model_not_found",
         )
+    return served.index(name)

@@ -37,7 +37,8 @@ class Text:
     It ends at a token of `ends` or with `limit` tokens. `sibling`: a text of the same prompt that
     was added before; this one waits for it and shares its blocks. `follows`: which token may come
     next is computed elsewhere, after each. `further`: it is not the first text of its request.
-    `images`: those in the prompt.
+    `images`: those in the prompt. `adapter`: the number of the one that it is written with, 0 for
+    none.
     """
 
     tokens: list[int]
@@ -47,6 +48,7 @@ class Text:
     follows: bool = False
     further: bool = False
     images: Images | None = None
+    adapter: int = 0
     prompt: int = field(init=False)
     """How many of the tokens are the prompt."""
     computed: int = field(default=0, init=False)
@@ -76,7 +78,7 @@ class Text:
 
     def known(self, size: int) -> list[Content]:
         """What its full blocks of so many tokens hold."""
-        return contents_of(self.tokens, self.prompt, size, self.contents, self.images)
+        return contents_of(self.tokens, self.prompt, size, self.contents, self.images, self.adapter)
 
     def readable(self, most: int) -> int:
         """How many tokens of the prompt may be read next, of `most`; 0 where that is too few.

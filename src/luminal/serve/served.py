@@ -28,7 +28,9 @@ SCORED = 128  # tokens whose logits lie in memory at a time
 
 
 class Served:
-    """One model under one name. All of its programs are compiled when this is made."""
+    """One model under its name, and with each of its adapters under theirs. All of its programs are
+    compiled when this is made.
+    """
 
     def __init__(
         self,
@@ -37,13 +39,17 @@ class Served:
         options: EngineOptions,
         draft: Decoder | PromptLookup | None = None,
     ) -> None:
-        self.name, self.tokenizer, self.context = name, loaded.tokenizer, loaded.context
+        self.tokenizer, self.context = loaded.tokenizer, loaded.context
+        adapters = loaded.model.adapters
+        self.names = (name, *(adapters.names if adapters else ()))
+        """Of the model, and of its adapters by their numbers."""
+        self._adapted = adapters is not None
         self.texts = TokenTexts(self.tokenizer)
         vocab_size = loaded.model.config.vocab_size
         sight = loaded.sight
         self.sight = None if isinstance(sight, str) else sight
         self.words = Words(
-            name,
+            self.names,
             self.tokenizer,
             loaded.chat_template,
             self.context,
@@ -54,10 +60,11 @@ class Served:
         if self.sight is not None:
             self.sight.compile()
         self.engine = Engine(loaded.model, self.tokenizer, self.context, options, draft, self.sight)
-        graph = pooled(loaded.model, self.context, "mean")
+        graph = pooled(loaded.model, self.context, "mean", adapters)
         ranks = options.ranks
         self._pooled = ranks.compile(graph, options.backend)
-        graphs = ranked(loaded.model, self.context, SCORED, min(MOST_LOGPROBS, vocab_size))
+        most = min(MOST_LOGPROBS, vocab_size)
+        graphs = ranked(loaded.model, self.context, SCORED, most, adapters)
         self._read, self._ranked = (ranks.compile(graph, options.backend) for graph in graphs)
 
     @property
@@ -102,14 +109,21 @@ class Served:
             matcher,
             images,
         )
-        return self.engine.job(text, prompt, order.logprobs, further=number > 0)
+        return self.engine.job(
+            text, prompt, order.logprobs, further=number > 0, adapter=order.adapter
+        )
 
-    def scores(self, ids: Sequence[int]) -> list[Score]:
+    def _whole(self, ids: Sequence[int], adapter: int) -> dict[str, Array]:
+        """What programs of whole texts take."""
+        numbers = {"adapters": np.array([adapter], np.int32)} if self._adapted else {}
+        return {"ids": np.array(ids, np.int32)} | numbers
+
+    def scores(self, ids: Sequence[int], adapter: int = 0) -> list[Score]:
         """For each token of a text, given those before it: its log-probability, and the likeliest.
         The first has neither.
         """
         scores: list[Score] = [(None, ())]
-        hidden = self._read({"ids": np.array(ids, np.int32)})["y"]
+        hidden = self._read(self._whole(ids, adapter))["y"]
         for begin in range(0, len(ids) - 1, SCORED):
             rows = hidden[begin : min(begin + SCORED, len(ids) - 1)]
             after = np.array(ids[begin + 1 : begin + 1 + len(rows)], np.int32)
@@ -119,8 +133,8 @@ class Served:
                 scores.append((logprob, tuple(zip(tokens, top, strict=True))))
         return scores
 
-    def vector(self, ids: Sequence[int]) -> Array:
+    def vector(self, ids: Sequence[int], adapter: int = 0) -> Array:
         """The mean hidden state of a text, of length 1: float32 (hidden,)."""
-        vector: Array = self._pooled({"ids": np.array(ids, np.int32)})["y"]
+        vector: Array = self._pooled(self._whole(ids, adapter))["y"]
         length = float(np.linalg.norm(vector))
         return vector / length if length else vector

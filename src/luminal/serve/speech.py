@@ -13,7 +13,7 @@ from luminal.models.attempts import Fallback
 from luminal.models.transcribe import Segment
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.multipart import Part
-from luminal.serve.reading import check_model
+from luminal.serve.reading import number_of
 from luminal.serve.replies import to_json
 
 FORMS = {
@@ -52,7 +52,7 @@ def speech_of(parts: Sequence[Part], name: str) -> Speech:
     for field in ("file", "model"):
         if field not in fields:
             raise ApiError(400, f"{field}: it is missing", field, "missing")
-    check_model(_text("model", fields.pop("model")), name)
+    number_of(_text("model", fields.pop("model")), (name,))
     file = fields.pop("file")
     texts = {field: _text(field, data) for field, data in fields.items() if field not in IGNORED}
     form = texts.pop("response_format", "json")

@@ -25,12 +25,13 @@ class Chat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """See `luminal.serve.orders.Vocabulary`; `name` is the model's. Other processes may have it.
+    """See `luminal.serve.orders.Vocabulary`; `names` are the model's and those of its adapters, by
+    their numbers. Other processes may have it.
 
     `processor`: what prepares images, or why the model sees none.
     """
 
-    name: str
+    names: tuple[str, ...]
     tokenizer: Tokenizer
     template: ChatTemplate | None
     context: int
