@@ -76,21 +76,30 @@ def test_each_number_is_its_adapter(tmp_path: Path) -> None:
     check(tmp_path / "m", "reference", one=first, two=second)
 
 
-MERGED_ONLY: dict[str, str] = {}
+LATENT = "kv_b_proj is read otherwise than as a Linear, .*luminal merge MODEL ADAPTER OUT"
+MERGED_ONLY = dict.fromkeys(("deepseek_v2", "deepseek_v3", "minicpm3"), LATENT)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize(
+    "name", [name for name in TINY if name != "exaone"]
+)  # other names in files
 def test_every_architecture(name: str, tmp_path: Path) -> None:
-    """Each of its Linears alone, with PEFT's names: merged or refused, and then by name."""
+    """An adapter of all its Linears, by their names in files."""
     torch = pytest.importorskip("torch")
     from transformers.pytorch_utils import Conv1D
 
     theirs = saved(name, tmp_path / "m")
+    stored = load_checkpoint(tmp_path / "m", with_tokenizer=False).tensors
     linears = {
-        path: part for path, part in theirs.named_modules()
-        if isinstance(part, torch.nn.Linear | Conv1D) and path != "lm_head"
-    }  # fmt: skip
+        path: part
+        for path, part in theirs.named_modules()
+        if isinstance(part, torch.nn.Linear | Conv1D)
+        # Some have other names in files, and routers of experts are no Linear here.
+        and f"{path}.weight" in stored
+        and path != "lm_head"
+        and "router" not in path
+    }
     rng = np.random.default_rng(7)
     added: dict[str, Array] = {}
     turned = any(isinstance(part, Conv1D) for part in linears.values())
