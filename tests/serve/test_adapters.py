@@ -230,7 +230,7 @@ def test_what_is_given(case: str) -> None:
         with pytest.raises(InputError, match=wanted):
             _adapters(given)
     else:
-        assert _adapters(given) == wanted
+        assert _adapters(given) == dict(zip(("adapter", "adapters"), wanted, strict=True))
 
 
 def test_who_cannot_have_them() -> None:

@@ -103,7 +103,6 @@ def command(
     """Serve a model until SIGTERM or Ctrl-C."""
     system.require_posix("luminal serve")
     accepted_keys = [] if keys is None else _read_keys(keys)
-    merged, named = _adapters(adapter or [])
     origins = [_checked_origin(origin) for origin in cors_origin or ()]
     try:
         from luminal.serve.app import make_app
@@ -124,8 +123,7 @@ def command(
         "path": model, "tokenizer": tokenizer, "name": name, "context": context, "cache": cache,
         "rows": rows, "chunk": chunk, "backend": backend, "keep_quantized": keep_quantized,
         "compute_dtype": compute_dtype, "draft": draft, "cache_dtype": cache_dtype,
-        "adapter": merged, "adapters": named,
-        "template": None if template is None else template.read(),
+        **_adapters(adapter or []), "template": None if template is None else template.read(),
     }  # fmt: skip
     limits = Limits(max_body or TEXTS, max_tokens, queue=queue, seconds=timeout)
     settings = Settings(arguments, limits, accepted_keys, origins)
@@ -142,11 +140,14 @@ def _end_at_hangup() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def _adapters(given: list[str]) -> tuple[str | None, dict[str, str]]:
-    """The folder that is merged, or None, and the folders that have names. Raises InputError."""
+def _adapters(texts: list[str]) -> dict[str, Any]:
+    """The folder that is merged, or None, and the folders that have names, as `load` takes them.
+
+    Raises InputError for a name that is given twice, and for a folder without one beside others.
+    """
     merged: list[str] = []
     named: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         name, is_named, folder = text.partition("=")
         # Of a path the first part may hold a sign, too: ./a=b is a folder.
         if not is_named or "/" in name:
@@ -164,7 +165,7 @@ def _adapters(given: list[str]) -> tuple[str | None, dict[str, str]]:
             f"--adapter {merged[0]}: without a name it is merged into the weights, on which the "
             "others were not trained; give each a name: --adapter NAME=FOLDER"
         )
-    return merged[0] if merged else None, named
+    return {"adapter": merged[0] if merged else None, "adapters": named}
 
 
 def _checked_origin(text: str) -> str:

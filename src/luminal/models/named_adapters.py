@@ -51,9 +51,9 @@ def keep_apart(model: Decoder, checkpoint: Checkpoint, adapters: Mapping[str, Ad
                     )  # fmt: skip
                 pairs.setdefault(path, {})[number] = pair
     kept = Adapters([*adapters])
-    for path, found in pairs.items():
+    for path, of_adapters in pairs.items():
         parent, _, name = path.rpartition(".")
-        layer = AdaptedLinear(linears[path], path, *_stacked(found, 1 + len(adapters)), kept)
+        layer = AdaptedLinear(linears[path], path, *_stacked(of_adapters, 1 + len(adapters)), kept)
         setattr(model.get_submodule(parent), name, layer)
     model.adapters = kept
 
@@ -111,8 +111,8 @@ def _rows(
     for path, part in parts.items():
         if part.ndim == 2 and part.shape[1] == shape[1] and (part == part[:, :1]).all():
             rows[path.removesuffix(".weight")] = part[:, 0].astype(np.int64) - 1
-    found = np.sort(np.concatenate([*rows.values(), np.zeros(0, np.int64)]))
-    if len(rows) < len(parts) or not np.array_equal(found, np.arange(shape[0])):
+    together = np.sort(np.concatenate([*rows.values(), np.zeros(0, np.int64)]))
+    if len(rows) < len(parts) or not np.array_equal(together, np.arange(shape[0])):
         raise _only_merged(adapter, f"it changes {shown(name)}, whose rows are not rows of Linears")
     return rows
 
