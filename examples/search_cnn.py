@@ -168,7 +168,7 @@ def main() -> None:
         print(f"{name}: in turns fast {a * 1e6:,.0f} us, searched {b * 1e6:,.0f} us: {a / b:.2f}x")
         if options.report is not None:
             options.report.mkdir(parents=True, exist_ok=True)
-            best.report().html(options.report / f"mnist_{name}.html")
+            best.viz(options.report / f"mnist_{name}.html")
 
 
 if __name__ == "__main__":

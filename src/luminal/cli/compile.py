@@ -114,7 +114,7 @@ def _report(
         if path.suffix == ".json":
             path.write_text(report.to_json() + "\n", encoding="utf-8")
         else:
-            report.html(path)
+            executable.viz(path)
 
 
 def random_leaves(

@@ -358,15 +358,6 @@ class Report:
         """The report as JSON; docs/inspecting.md lists the keys."""
         return json.dumps(self.facts(), indent=2)
 
-    def html(self, path: str | Path | None = None) -> str:
-        """The report as one HTML page that needs nothing else; written to `path` if given."""
-        from luminal.runtime import report_html  # late: few reports are pages
-
-        page = report_html.page(self)
-        if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
-        return page
-
     def trace(self, path: str | Path | None = None) -> str:
         """The tasks of persistent kernels as a trace that Perfetto and chrome://tracing show: JSON
         of the trace event format, written to `path` if given.

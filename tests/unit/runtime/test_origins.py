@@ -155,14 +155,13 @@ def test_a_kept_program_has_the_lines_of_the_graph_at_hand(
     assert texts == ["exp, sum (user.py:5)"]
 
 
-def test_a_report_has_them_in_text_page_and_json() -> None:
+def test_a_report_has_them_in_text_and_json() -> None:
     exe = lm.compile(traced_model())
     text = str(exe.report())
     assert text.splitlines()[1].endswith("  of")
     assert re.search(r"Net: head, log_softmax \(test_origins\.py:\d+\)$", text, re.MULTILINE)
     origin = json.loads(exe.report().to_json())["kernels"][-1]["origin"]
     assert origin.startswith("Net: head, log_softmax (")
-    assert origin.replace(".", ".<wbr>") in exe.report().html()
     row = replace(exe.report().kernels[0], origin="")
     assert row.name == row.label
 
