@@ -26,6 +26,7 @@ SUBJECTS = (
 )  # fmt: skip
 QUICK = ("small", "pointwise", "reductions", "matmul", "attention", "blocks", "convolution")
 LOADED = "LOADED"
+TOGETHER = 0.05  # seconds between rows of one measurement
 
 
 def main(arguments: list[str]) -> int:
@@ -69,9 +70,13 @@ def measured(record: Record, subject: str) -> Iterator[tuple[str, ...]]:
     KEPT.clear()
     KEPT.update(record.kept(subject))
     rows: Rows = importlib.import_module(f"bench.{subject}").rows()
+    load = Load()
     while True:
-        with watched() as load:
+        with watched() as beside:
             row = next(rows, None)
+        # What comes right behind another row was measured with it, and beside the same programs.
+        if beside.seconds > TOGETHER or not load.seconds:
+            load = beside
         if row is None:
             break
         if not row.name.startswith(EFFORT.named):

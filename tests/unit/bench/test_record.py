@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -196,6 +197,22 @@ def test_what_others_take_marks_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Row("a", 1.0, 1.0, "x", (1.0, 1.0), "1 ms")
     assert table.marked(row, found)[-1] == "LOADED (0.7 cores taken); 1 ms"
     assert table.marked(row, Load(others=0.05))[-1] == "1 ms"
+
+
+def test_rows_of_one_measurement_have_its_load(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter((Load(others=0.5, seconds=9.0), Load(others=3.0, seconds=0.001), Load(seconds=2.0),
+                  Load(seconds=0.0), Load(seconds=0.0)))  # fmt: skip
+
+    @contextmanager
+    def watched() -> Iterator[Load]:
+        yield next(found)
+
+    monkeypatch.setattr(table, "watched", watched)
+    subject.fails, path = False, tmp_path / "record.json"
+    table.main(["--only", "small", "--json", str(path)])
+    assert [row["load"]["others"] for row in read(path)["rows"]] == [0.5, 0.5, 0.0, 0.0]
 
 
 def test_own_time_is_not_that_of_others() -> None:
