@@ -194,6 +194,24 @@ def test_the_arena_has_no_two_values_in_one_place() -> None:
     assert memory["peak"]["bytes"] == most <= memory["arena_bytes"]
 
 
+def test_buffers_live_as_long_as_launches_touch_them(timed: Document, rolled: Document) -> None:
+    """And for the whole of a Loop that reads them before it writes them."""
+    for document in (timed, rolled):
+        buffers = {b["id"]: b for b in document["memory"]["buffers"]}
+        launches = document["launches"]
+        inside = [n for n, launch in enumerate(launches) if launch["loop"] >= 0]
+        written: set[int] = set()
+        for n, launch in enumerate(launches):
+            for buffer in (buffers[b] for b in (*launch["reads"], *launch["writes"])):
+                assert buffer["first"] <= n <= buffer["last"]
+            for buffer in (buffers[b] for b in launch["reads"] if n in inside):
+                if buffer["id"] not in written:
+                    assert buffer["first"] <= min(inside)
+                    assert buffer["last"] >= max(inside)
+            written |= {*launch["writes"]} if n in inside else set()
+    assert inside
+
+
 def chain() -> lm.Graph:
     """Products in a row, so that the first one's memory is free when the third one runs."""
     cx = lm.Graph("chain")
