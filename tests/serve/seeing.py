@@ -87,7 +87,7 @@ def seeing(
     """A server of it, whose cache has room for three texts of full length."""
     chosen: dict[str, Any] = {
         "rows": 8,
-        "chunk": 16,
+        "chunk": 48,  # an image lies in two pieces of a chunk, and may lie in two chunks
         "size": 4,
         "cache": 3 * CONTEXT,
         "backend": model.backend,
