@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.models import LanguageModel, load
+from luminal.models import LanguageModel, ModelDraft, PromptLookup, load
 from luminal.models.constraints import json_schema, regex
+from luminal.models.sampling import Draw
 
 pytest.importorskip("llguidance")
 
@@ -79,8 +81,88 @@ def test_what_cannot_be_matched_is_refused(model: LanguageModel, shared_data: Pa
     ):
         with pytest.raises(lm.InputError, match=message):
             model.stream("Once", constraint=make())
-    with pytest.raises(lm.InputError, match="draft: a constraint asks for one token at a time"):
-        model.stream("Once", constraint=regex("a+"), draft=lm.models.PromptLookup())
     few = load(shared_data / "tinystories-656k")
     with pytest.raises(lm.InputError, match="no tokens of the model spell what must come next"):
         few.generate("Once", constraint=json_schema(SCHEMA))
+
+
+class Knowing:
+    """A draft that knows a text: all that it proposes is right, up to where it ends, or with
+    `wrong` every third token is not.
+    """
+
+    def __init__(self, tokens: Sequence[int], wrong: bool = False) -> None:
+        self.tokens = [(token + 1) % 512 if wrong and k % 3 == 2 else token
+                       for k, token in enumerate(tokens)]  # fmt: skip
+
+    def propose(self, draw: Draw, most: int) -> list[int]:
+        """What comes next, and a token that ends it."""
+        return [*self.tokens[len(draw.tokens) - draw.prompt :], 2][:most]
+
+
+FORMS = {"schema": json_schema(SCHEMA), "pattern": regex("(ab|a[bc]+d){2,9}x")}
+
+
+@pytest.mark.parametrize("form", [pytest.param("schema", marks=pytest.mark.long), "pattern"])
+@pytest.mark.parametrize(
+    "options",
+    [{"temperature": 1.3, "seed": 5}, pytest.param({}, marks=pytest.mark.long)],
+    ids=["drawn", "greedy"],
+)
+def test_drafts_change_no_text(model: LanguageModel, form: str, options: dict[str, Any]) -> None:
+    constraint = FORMS[form]
+    whole = model.complete(["Once"], 120, constraint=constraint, **options)[0]
+    drafts = {
+        "right": Knowing(whole.tokens),
+        "wrong": Knowing(whole.tokens, wrong=True),
+        "lookup": PromptLookup(),
+    }
+    shares = {}
+    for name, draft in drafts.items():
+        found = model.generate("Once", 120, constraint=constraint, draft=draft, **options)
+        assert found == whole.text, name
+        shares[name] = model.stats.acceptance
+    assert shares["right"] == 1
+    assert 0 < shares["wrong"] < 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_many_drafted_texts(model: LanguageModel, shared_data: Path, temperature: float) -> None:
+    """Of two schemas: each is valid, and that without a draft, by lookup and by a smaller model,
+    here one with the model's own weights.
+    """
+    other = load(shared_data / "stories-260k/stories260K.gguf", context=160)
+    for mine, theirs in zip(other.model.parameters(), model.model.parameters(), strict=True):
+        mine.set(theirs.numpy())
+    accepted = 0
+    for seed in range(12):
+        for form in FORMS:
+            options: dict[str, Any] = {"temperature": temperature, "seed": seed}
+            options |= {"constraint": FORMS[form]}
+            prompt = "Once upon a time" if seed % 2 else "abacd" * seed + "a"
+            whole = model.complete([prompt], 100, **options)[0]
+            if whole.reason == "stop" and form == "schema":
+                check(json.loads(whole.text))
+            for draft in (PromptLookup(), ModelDraft(other)):
+                assert model.generate(prompt, 100, draft=draft, **options) == whole.text
+                accepted += model.stats.accepted
+    assert accepted > 100
+
+
+def test_what_may_come_ahead(model: LanguageModel) -> None:
+    """The masks of tokens that are taken one by one, and the matcher stays where it is."""
+    size, encode = model.model.config.vocab_size, model.tokenizer.encode
+    matcher = regex("ab?c{1,3}").matcher(model.tokenizer, size)
+    a, b, c, d = (encode("x" + letter)[-1] for letter in "abcd")
+    before = matcher.allowed().copy()
+    masks = matcher.ahead([a, b, c, c])
+    np.testing.assert_array_equal(matcher.allowed(), before)
+    one = matcher.copy()
+    for token, mask in zip([a, b, c, c], masks, strict=True):
+        one.accept(token)
+        np.testing.assert_array_equal(mask, one.allowed())
+    assert len({mask.tobytes() for mask in masks}) > 2
+    assert len(matcher.ahead([a, b, d, c])) == 2  # d may not come
+    assert len(matcher.ahead([a, c, c, c, c])) == 3  # nothing may come after three
+    assert matcher.ahead([d]) == matcher.ahead([]) == []

@@ -119,8 +119,8 @@ class Machine:
                 )
             )
             assert len(step.decodes) <= self.scheduler.max_rows
-            following = sum(row.text.follows for row in step.rows)
-            assert following <= self.scheduler.followers
+            following = {row.text for row in step.rows if row.text.follows}
+            assert len(following) <= self.scheduler.followers
             own = [row for row in step.rows if row.proposed is None]
             assert sum(row.text.further for row in own) <= self.scheduler.further
             pieces = sum(len(row.pieces(self.scheduler.piece)) for row in step.chunks)

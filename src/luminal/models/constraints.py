@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,17 @@ class GrammarMatcher:
                 f"{self._what}: no tokens of the model spell what must come next, or it is too "
                 f"large: {_first_line(self._matcher.get_error())}"
             )
+
+    def ahead(self, tokens: Sequence[int]) -> list[Array]:
+        """See `Matcher`: a copy takes the tokens."""
+        masks: list[Array] = []
+        copy = self.copy()
+        for token in tokens[: copy._matcher.validate_tokens([*tokens])]:
+            copy.accept(token)
+            if copy.complete:
+                break
+            masks.append(copy.allowed())
+        return masks
 
     @property
     def complete(self) -> bool:

@@ -159,12 +159,6 @@ class LanguageModel:
                 # Asked before anything is read: two vocabularies that differ give tokens that mean
                 # something else, and no error later.
                 draft.check_serves(self)
-            if text.draw.allowed is not None:
-                # What may come after a proposed token is known only once the matcher has taken it,
-                # and it cannot take one back.
-                raise InputError(
-                    "draft: a constraint asks for one token at a time; give one of both"
-                )
         steps = self._begun([text], draft=draft)
         return (piece for step in steps for _, piece in step if piece)
 

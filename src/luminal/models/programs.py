@@ -159,12 +159,12 @@ class Programs:
     def _start(self, program: Executable, draw: Draw, features: Features, past: int) -> Run:
         return program.start(self._choices([draw], features), dims={"past": past})
 
-    def verify(self, text: Text, proposed: Sequence[int]) -> list[int]:
-        """The tokens that are chosen after what is unread, and after each proposed one.
+    def verify(self, text: Text, proposed: Sequence[int], ahead: Sequence[Draw]) -> list[int]:
+        """The tokens that are chosen after what is unread, and after each proposed one (`ahead`).
 
         The caches hold the proposed ones then; `text.read` counts none of them.
         """
-        draws = [text.draw.ahead(proposed[:count]) for count in range(len(proposed) + 1)]
+        draws = [text.draw, *ahead]
         features = features_of(draws)
         ids = np.concatenate((text.unread, np.array(proposed, np.int32)))
         names = names_of([Part(text.images, text.read, text.read + len(ids))])

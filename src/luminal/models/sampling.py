@@ -104,7 +104,7 @@ class Draw:
     allowed: Array | None = None
 
     def ahead(self, tokens: Sequence[int]) -> Draw:
-        """The choice after these tokens more, which nothing constrains."""
+        """The choice after these tokens more, without a constraint."""
         return Draw(self.sampling, [*self.tokens, *tokens], self.prompt)
 
 
@@ -140,9 +140,12 @@ def arrays(draws: Sequence[Draw], features: Iterable[str], vocab_size: int) -> d
     inputs: dict[str, Array] = {}
     for name in features:
         if name == "allowed":
-            every = np.full(words_of(vocab_size), _WORD, np.uint32)
-            rows = [every if draw.allowed is None else draw.allowed for draw in draws]
-            inputs["allowed"] = np.stack(rows)
+            # A draft may pad its vocabulary otherwise than the model whose constraint this is.
+            words = np.zeros((len(draws), words_of(vocab_size)), np.uint32)
+            for row, draw in zip(words, draws, strict=True):
+                held = row if draw.allowed is None else draw.allowed[: len(row)]
+                row[: len(held)] = _WORD if draw.allowed is None else held
+            inputs["allowed"] = words
         elif name not in ("top_logprobs", "logit_bias"):
             settings = [_number(draw.sampling, name, vocab_size) for draw in draws]
             inputs[name] = np.array(settings, np.float32)

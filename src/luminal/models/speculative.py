@@ -80,12 +80,17 @@ class ModelDraft:
         room = min(self.count, most, model.context - len(draw.tokens))
         text = Text(model.tokenizer, draw.tokens, max(room, 0), draw.sampling)
         # Penalties count what came since the prompt, and the draft must choose as the model will.
-        text.draw.prompt = draw.prompt
+        text.draw.prompt, text.draw.allowed = draw.prompt, draw.allowed
         features = features_of([text.draw])
         with model.programs.turn(model.programs.begin()):
             model.programs.resume(text)
             while text.reason is None:
-                text.push(int(model.programs.read([text], features)["tokens"][0]))
+                token = int(model.programs.read([text], features)["tokens"][0])
+                if token < 0:  # none may come, which the model is to say
+                    break
+                text.push(token)
+                # What may come after the first is asked for all of them together.
+                text.draw.allowed = None
         return text.tokens
 
 
@@ -104,8 +109,10 @@ def accepted(programs: Programs, text: Text, draft: Draft, stats: Stats) -> list
     room = min(text.room - len(text.tokens) - 1, MOST_PROPOSED)
     size = programs.model.config.vocab_size
     proposed = _checked(draft.propose(text.draw, room), room, size) if room > 0 else []
+    ahead = text.ahead(proposed)
+    proposed = proposed[: len(ahead)]
     pushed = []
-    for number, token in enumerate(programs.verify(text, proposed)):
+    for number, token in enumerate(programs.verify(text, proposed, ahead)):
         pushed.append((token, text.push(token)))
         right = proposed[number : number + 1] == [token]
         stats.accepted += right

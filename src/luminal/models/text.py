@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -33,6 +35,12 @@ class Matcher(Protocol):
     @property
     def complete(self) -> bool:
         """Can nothing but an end token come?"""
+        ...
+
+    def ahead(self, tokens: Sequence[int]) -> Sequence[Array]:
+        """What `allowed` would be after each of these tokens, up to the first that may not come or
+        after which nothing can. Takes none of them; drafts ask it.
+        """
         ...
 
 
@@ -151,6 +159,17 @@ class Text:
             self._constrain()
         self.characters += piece
         return piece
+
+    def ahead(self, proposed: Sequence[int]) -> list[Draw]:
+        """The choice after each of the tokens that are proposed, up to the first that cannot come
+        or would end the text: what is chosen in its place is that token, or another, in any case.
+        """
+        tokens = [*itertools.takewhile(lambda token: token not in self._ends, proposed)]
+        draws = [self.draw.ahead(tokens[:count]) for count in range(1, 1 + len(tokens))]
+        if self._matcher is None:
+            return draws
+        masks = self._matcher.ahead(tokens)
+        return [replace(draw, allowed=mask) for draw, mask in zip(draws, masks, strict=False)]
 
     def _constrain(self) -> None:
         if self._matcher is not None:

@@ -64,19 +64,24 @@ class ModelDrafts:
     def propose(
         self, step: Step, room: Mapping[Text, int], draws: Mapping[Text, Draw]
     ) -> Proposals:
-        """A token of all texts in each run of the smaller model; see `Drafts`."""
+        """A token of all texts in each run of the smaller model; see `Drafts`. What follows a
+        schema is chosen by it at first, and freely then.
+        """
         self._program.copy(step.copies)
         proposals: dict[Text, list[int]] = {text: [] for text in room}
         for turn in range(max(room.values(), default=0)):
-            going = [text for text, most in room.items() if turn < most]
+            going = [
+                text for text, most in room.items() if turn < most and len(proposals[text]) == turn
+            ]
             rows = [
                 Row(text, text.computed + turn, 1, proposals[text][-1] if turn else None)
                 for text in going
             ]
-            ahead = [draws[text].ahead(proposals[text]) for text in going]
+            ahead = [draws[text].ahead(proposals[text]) if turn else draws[text] for text in going]
             chosen = self._program.run(Step(tuple(rows), (), ()), ahead, features_of(ahead))
             for text, token in zip(going, chosen.tokens.tolist(), strict=True):
-                proposals[text].append(token)
+                if token >= 0:  # none may come, which the model is to say
+                    proposals[text].append(token)
         return proposals
 
     def follow(self, step: Step) -> None:

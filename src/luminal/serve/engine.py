@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import field
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -96,6 +96,14 @@ class Event(NamedTuple):
     is_fault: bool = False
 
 
+class New(NamedTuple):
+    """A token that a step has chosen for a text, with what was asked of it."""
+
+    token: int
+    logprob: float | None = None
+    top: tuple[Ranked, ...] = ()
+
+
 class Load(NamedTuple):
     """What an engine does at the moment, and has done."""
 
@@ -116,6 +124,8 @@ class Load(NamedTuple):
 
 
 Deliver = Callable[[list[Event]], None]
+Ahead = dict[scheduler.Text, list[Draw]]
+"""How is chosen after each of the tokens that are proposed to follow a text."""
 
 
 # One thread owns the model and the blocks, so nothing here needs a lock; others leave jobs in a
@@ -312,11 +322,12 @@ class Engine:
 
     def _run(self, step: Step) -> list[Event]:
         start = time.perf_counter()
+        ahead: Ahead = {}
         if self._drafts is not None:
-            step = self._drafted(step, self._drafts)
+            step, ahead = self._drafted(step, self._drafts)
         jobs = [self._jobs[row.text.number] for row in step.rows]
         needed = set().union(*(job.features for job in jobs))
-        chosen = self._program.run(step, _draws(step, jobs), needed)
+        chosen = self._program.run(step, _draws(step, jobs, ahead), needed)
         if self._drafts is not None:
             self._drafts.follow(step)
         tokens = chosen.tokens.tolist()
@@ -329,63 +340,79 @@ class Engine:
         )
         self._last = time.perf_counter() - start
         self._seconds += self._last
-        events = []
-        for number, job in enumerate(jobs):
-            # A token that was proposed may be behind one that has ended its text.
-            if writes[number] and job.place.number in self._jobs:
-                events.append(self._goes_on(job, tokens[number], chosen, number))
-        return [event for event in events if event is not None]
+        written: dict[Job, list[New]] = {}
+        for number, (job, writes_text) in enumerate(zip(jobs, writes, strict=True)):
+            if writes_text:
+                written.setdefault(job, []).append(_new(job, tokens[number], chosen, number))
+        return [event for job, new in written.items() for event in self._goes_on(job, new)]
 
-    def _drafted(self, step: Step, drafts: Drafts) -> Step:
-        """The step with what is proposed to follow its texts."""
+    def _drafted(self, step: Step, drafts: Drafts) -> tuple[Step, Ahead]:
+        """The step with what is proposed to follow its texts, and how is chosen after that."""
         room = self._scheduler.room(step, drafts.count)
-        draws = {text: self._jobs[text.number].text.draw for text in room}
+        texts = {place: self._jobs[place.number].text for place in room}
+        draws = {place: text.draw for place, text in texts.items()}
         proposals = drafts.propose(step, room, draws)
-        self._proposed += sum(map(len, proposals.values()))
-        return self._scheduler.proposed(step, proposals)
+        asked = {
+            place: self._asked.submit(texts[place].ahead, proposed)
+            for place, proposed in proposals.items()
+            if proposed and place.follows
+        }
+        # What a matcher allows is asked of other processes. A step waits a moment for them; a text
+        # whose answer is late has one token in it.
+        wait(asked.values(), PATIENCE * self._last)
+        ahead: Ahead = {}
+        for place, proposed in proposals.items():
+            if not place.follows:
+                ahead[place] = texts[place].ahead(proposed)
+            elif place in asked and asked[place].done() and asked[place].exception() is None:
+                ahead[place] = asked[place].result()
+        taken = {place: proposals[place][: len(choices)] for place, choices in ahead.items()}
+        self._proposed += sum(map(len, taken.values()))
+        return self._scheduler.proposed(step, taken), ahead
 
-    def _goes_on(self, job: Job, token: int, chosen: Choices, number: int) -> Event | None:
-        """The text goes on with a token; what that gives, or None where its matcher is asked."""
-        logprob: float | None = None
-        top: tuple[Ranked, ...] = ()
-        if job.logprobs is not None and chosen.logprobs is not None:
-            logprob, top = float(chosen.logprobs[number]), _likeliest(chosen, number, job.logprobs)
+    def _goes_on(self, job: Job, new: Sequence[New]) -> list[Event]:
+        """The text goes on with tokens; what they give, nothing yet where its matcher is asked."""
         if not job.text.follows:
-            return self._noted(self._pushed(job, token, logprob, top))
+            return [self._noted(event) for event in self._pushed(job, new)]
         # A matcher may take any time for its answer. The text sits out the steps until then, and
         # nobody else waits for it.
         job.place.held = True
         self._held.add(job.place.number)
 
         def ask() -> None:
-            event = self._pushed(job, token, logprob, top)
-            self._orders.put(lambda: self._returned(event))
+            events = self._pushed(job, new)
+            self._orders.put(lambda: self._returned(job, events))
 
         self._asked.submit(ask)
-        return None
+        return []
 
-    def _pushed(
-        self, job: Job, token: int, logprob: float | None, top: tuple[Ranked, ...]
-    ) -> Event:
-        """What a token adds to a text; for one that follows a matcher in another thread, as that
-        may take any time.
+    def _pushed(self, job: Job, new: Sequence[New]) -> list[Event]:
+        """What tokens add to a text, up to the one that ends it; for a text that follows a matcher
+        in another thread, as that may take any time.
         """
-        try:
-            piece = job.text.push(token, logprob, top)
-        except LuminalError as error:
-            return Event(job, error=str(error), is_fault=isinstance(error, ConstraintError))
-        ends = token in self.tokenizer.eos_ids
-        return Event(job, piece, None if ends else token, logprob, top, job.text.reason)
+        events: list[Event] = []
+        for token, logprob, top in new:
+            try:
+                piece = job.text.push(token, logprob, top)
+            except LuminalError as error:
+                is_fault = isinstance(error, ConstraintError)
+                return [*events, Event(job, error=str(error), is_fault=is_fault)]
+            told = None if token in self.tokenizer.eos_ids else token
+            events.append(Event(job, piece, told, logprob, top, job.text.reason))
+            # A token that was proposed may be behind one that has ended the text.
+            if job.text.reason is not None:
+                break
+        return events
 
-    def _returned(self, event: Event) -> None:
+    def _returned(self, job: Job, events: Sequence[Event]) -> None:
         """A text is held no longer, if it was not cancelled."""
-        number = event.job.place.number
+        number = job.place.number
         if number in self._held:
             # It may have been cancelled while its matcher was asked, and its number is then no
             # longer held.
             self._held.discard(number)
-            event.job.place.held = False
-            self._ready.append(self._noted(event))
+            job.place.held = False
+            self._ready += [self._noted(event) for event in events]
 
     def _noted(self, event: Event) -> Event:
         """Gives the event on; a text that has ended gives its blocks back."""
@@ -400,14 +427,20 @@ class Engine:
         return [Event(job, error=why) for job in jobs]
 
 
-def _draws(step: Step, jobs: Sequence[Job]) -> list[Draw]:
+def _draws(step: Step, jobs: Sequence[Job], ahead: Ahead) -> list[Draw]:
     """How the rows of a step choose; those of proposed tokens as the text will with them."""
-    draws: list[Draw] = []
-    ahead: list[int] = []
-    for row, job in zip(step.rows, jobs, strict=True):
-        ahead = [] if row.proposed is None else [*ahead, row.proposed]
-        draws.append(job.text.draw.ahead(ahead) if ahead else job.text.draw)
-    return draws
+    return [
+        # A text's own row is at its last token, and that of its first proposed one behind it.
+        job.text.draw if row.proposed is None else ahead[row.text][row.start - len(row.text.tokens)]
+        for row, job in zip(step.rows, jobs, strict=True)
+    ]
+
+
+def _new(job: Job, token: int, chosen: Choices, number: int) -> New:
+    """A token of a job, chosen by row `number`, with what is told of it."""
+    if job.logprobs is None or chosen.logprobs is None:
+        return New(token)
+    return New(token, float(chosen.logprobs[number]), _likeliest(chosen, number, job.logprobs))
 
 
 def _likeliest(chosen: Choices, number: int, count: int) -> tuple[Ranked, ...]:

@@ -340,7 +340,7 @@ class Scheduler:
 
         None that other texts could need at once is taken, and no text gives its own back.
         """
-        writing = [row.text for row in step.decodes if row.last and not row.text.follows]
+        writing = [row.text for row in step.decodes if row.last]
         share = min(most, (self.max_rows - len(step.decodes)) // max(1, len(writing)))
         room: dict[Text, int] = {}
         for text in writing:

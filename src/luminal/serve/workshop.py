@@ -138,6 +138,11 @@ class RemoteMatcher:
         """Takes the token that came. Raises ConstraintError."""
         self._bits, self.complete = _called(self._worker, "accept", self._number, token)
 
+    def ahead(self, tokens: Sequence[int]) -> list[Array]:
+        """See `Matcher`. Raises ConstraintError."""
+        masks: list[bytes] = _called(self._worker, "ahead", self._number, [*tokens])
+        return [np.frombuffer(mask, np.uint32) for mask in masks]
+
 
 def _called(worker: Worker, *call: Any) -> Any:
     try:

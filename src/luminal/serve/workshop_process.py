@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -58,6 +59,10 @@ class Worker:
         """The tokens that may follow in a text, a bit each, and whether it is complete."""
         self._matchers[number].accept(token)
         return _state(self._matchers[number])
+
+    def ahead(self, number: int, tokens: Sequence[int]) -> list[bytes]:
+        """The tokens that may follow after each of these in a text, a bit each; see `Matcher`."""
+        return [mask.tobytes() for mask in self._matchers[number].ahead(tokens)]
 
 
 def _state(matcher: GrammarMatcher) -> tuple[bytes, bool]:
