@@ -141,11 +141,11 @@ def arrays(draws: Sequence[Draw], features: Iterable[str], vocab_size: int) -> d
     for name in features:
         if name == "allowed":
             # A draft may pad its vocabulary otherwise than the model whose constraint this is.
-            words = np.zeros((len(draws), words_of(vocab_size)), np.uint32)
-            for row, draw in zip(words, draws, strict=True):
+            masks = np.zeros((len(draws), words_of(vocab_size)), np.uint32)
+            for row, draw in zip(masks, draws, strict=True):
                 held = row if draw.allowed is None else draw.allowed[: len(row)]
                 row[: len(held)] = _WORD if draw.allowed is None else held
-            inputs["allowed"] = words
+            inputs["allowed"] = masks
         elif name not in ("top_logprobs", "logit_bias"):
             settings = [_number(draw.sampling, name, vocab_size) for draw in draws]
             inputs[name] = np.array(settings, np.float32)
