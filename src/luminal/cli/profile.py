@@ -30,8 +30,17 @@ RUNS = 40  # of a function's graph: six of them have clocks
 BAR = 12  # characters
 PROGRAMS = 4  # that are told one by one
 
-Sort = StrEnum("Sort", list(profile_rows.SORTS))
-"""What the table is sorted by."""
+
+class Sort(StrEnum):
+    """What the table is sorted by: the names of `profile_rows.SORTS`."""
+
+    TIME = "time"
+    RUN = "run"
+    TRIPS = "trips"
+    FLOPS = "flops"
+    BYTES = "bytes"
+    ROOFLINE = "roofline"
+    NAME = "name"
 
 
 def command(
@@ -42,7 +51,7 @@ def command(
             help="A function that returns a Graph; one trace, or two to compare; or a command.",
         ),
     ],
-    sort: Annotated[Sort, typer.Option(help="What the table is sorted by.")] = Sort["time"],
+    sort: Annotated[Sort, typer.Option(help="What the table is sorted by.")] = Sort.TIME,
     limit: Annotated[int, typer.Option(min=1, help="Most rows of the table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
     perfetto: Annotated[

@@ -13,6 +13,7 @@ import pytest
 
 from luminal.cli import profile_rows
 from luminal.cli.main import main
+from luminal.cli.profile import Sort
 from luminal.runtime.trace import read
 
 KERNELS = (
@@ -87,6 +88,10 @@ def test_a_table_has_shares_lines_and_what_lies_between(
     assert "layers.*.mlp: up  model.py:4,5" in lines[5]
     assert "[red]norm[/]" in lines[6]
     assert "\x1b" not in out  # no colours into a pipe
+
+
+def test_every_order_can_be_asked_for() -> None:
+    assert [sort.value for sort in Sort] == [*profile_rows.SORTS]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 200])
