@@ -42,7 +42,7 @@ def command(
             help="A function that returns a Graph; one trace, or two to compare; or a command.",
         ),
     ],
-    sort: Annotated[Sort, typer.Option(help="What the table is sorted by.")] = Sort("time"),
+    sort: Annotated[Sort, typer.Option(help="What the table is sorted by.")] = Sort["time"],
     limit: Annotated[int, typer.Option(min=1, help="Most rows of the table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
     perfetto: Annotated[
