@@ -77,8 +77,8 @@ class Sizes:
     def parameters(self) -> int:
         """All of them, norms too."""
         layers, width = self.keys["num_hidden_layers"], self.keys["hidden_size"]
-        weights: int = sum(rows * columns for _, (rows, columns) in self.matrices())
-        return weights + (2 * layers + 1) * int(width)
+        weights = sum(rows * columns for _, (rows, columns) in self.matrices())
+        return int(weights + (2 * layers + 1) * width)
 
     def arrays(self) -> dict[str, Array]:
         """All Parameters in bfloat16, by Hugging Face's names: views of one pool."""

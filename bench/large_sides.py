@@ -98,8 +98,8 @@ class PyTorch:
         keys = {k: v for k, v in checkpoint.config.items() if k != "architectures"}
         settings = transformers.LlamaConfig(**keys)
         with torch.device("meta"):
-            self.model: Any = transformers.LlamaForCausalLM(settings)
-            self.model.to(torch.bfloat16)
+            model: Any = transformers.LlamaForCausalLM(settings)
+        self.model = model.to(torch.bfloat16)
         state = {
             name: torch.from_numpy(array.view("uint16")).view(torch.bfloat16)
             if array.dtype.itemsize == 2

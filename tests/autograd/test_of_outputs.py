@@ -72,6 +72,7 @@ def test_a_network_of_physics_trains() -> None:
             optimizer.step()
             assert there in (lm, torch)
         for name, value in other.state_dict().items():
+            # Float64, three steps of Adam, whose root makes small gradients' errors larger.
             np.testing.assert_allclose(mine.state_dict()[name], value.numpy(), 1e-9, 1e-11)
 
 
@@ -97,6 +98,7 @@ def test_a_gradient_penalty() -> None:
 
     found, expected = both(lm, lm.tensor), both(torch, torch.from_numpy)
     for a, b in zip(found, expected, strict=True):
+        # Float64: a few roundings.
         np.testing.assert_allclose(a.numpy(), b.detach().numpy(), 1e-12)
 
 
@@ -109,6 +111,7 @@ def test_without_create_graph_gradients_are_constants() -> None:
     for create in (True, False):
         found = slope(lm, lm.tensor, create=create)
         expected = slope(torch, torch.from_numpy, create=create)
+        # Float64: a few roundings.
         np.testing.assert_allclose(found.numpy(), expected.numpy(), 1e-12)
 
 
@@ -215,4 +218,5 @@ def test_drawn_compositions(seed: int) -> None:
     )
     assert len(found) == len(expected)
     for k, y in enumerate(expected):
+        # Float64 through sums of drawn sizes and gradients of gradients.
         np.testing.assert_allclose(results[f"y{k}"], y.detach().numpy(), 1e-8, 1e-10)

@@ -87,13 +87,17 @@ def check(folder: Path, kind: str, backend: str, filler: int = 3) -> ImageTextMo
     pixels = torch.from_numpy(np.stack([loaded.prepare(read_image(file)) for file in files]))
     with torch.no_grad():
         wanted = theirs(input_ids=ids_of(filler), **of_pixels(kind, pixels))
+    # Sums of a small tower in float32, in another order.
     np.testing.assert_allclose(loaded.embed_images(files), wanted.image_embeds, 1e-4, 1e-5)
+    # Sums of a small tower in float32, in another order.
     np.testing.assert_allclose(loaded.embed_texts(TEXTS), wanted.text_embeds, 1e-4, 1e-5)
     logits = wanted.logits_per_image.numpy()
+    # Sums in float32 in another order, times the learned scale.
     np.testing.assert_allclose(loaded.similarity(files, TEXTS), logits, 1e-4, 1e-4)
     for guesses, row in zip(loaded.classify(files, TEXTS), logits, strict=True):
         shares = {guess.label: guess.probability for guess in guesses}
         for text, logit in zip(TEXTS, row, strict=True):
+            # A logit's error, times the slope.
             assert shares[text] == pytest.approx(1 / (1 + np.exp(-float(logit))), rel=1e-3)
     return loaded
 
@@ -118,6 +122,7 @@ def test_vectors_of_images_alone(kind: str, tmp_path: Path) -> None:
     assert pixels.shape == (3, PATCH * SIDE, PATCH * SIDE)
     with torch.no_grad():
         wanted = theirs(**of_pixels(kind, torch.from_numpy(pixels)[None])).pooler_output
+    # Sums of a small tower in float32, in another order.
     np.testing.assert_allclose(loaded.embed([tmp_path / "a.png"]), wanted, 1e-4, 1e-5)
 
 
@@ -150,6 +155,7 @@ def test_drawn_sizes(seed: int, tmp_path: Path) -> None:
         wanted = theirs(
             input_ids=torch.from_numpy(ids).long(), **of_pixels(kind, torch.from_numpy(pixels))
         ).logits_per_image
+    # Sums of a small tower in float32, in another order.
     np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
 
 

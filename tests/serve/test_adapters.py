@@ -145,6 +145,7 @@ def test_a_mixed_batch(draft: str | None, tmp_path: Path, monkeypatch: pytest.Mo
         expected, chances = wanted[number][ask]
         assert text == expected, (ask, number)
         if number:
+            # Logarithms of sums in float32, merged there and apart here.
             np.testing.assert_allclose(logprobs, chances, atol=1e-4)
         else:
             assert logprobs == chances
@@ -202,9 +203,11 @@ def test_the_api_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [found["two"].model, vectors[2].model] == ["two", "two"]
     mine = found["two"].choices[0]
     assert mine.text == wanted.text
+    # Logarithms of sums in float32, merged there and apart here.
     np.testing.assert_allclose(
         mine.logprobs.token_logprobs[1:], wanted.logprobs.token_logprobs[1:], atol=1e-4
     )
+    # Means of the same sums, in another order.
     np.testing.assert_allclose(vectors[2].data[0].embedding, vector, atol=1e-4)
     assert len({each.choices[0].logprobs.token_logprobs[1] for each in found.values()}) == 3
 

@@ -45,7 +45,7 @@ def document_of(path: str | Path) -> dict[str, Any]:
         "values": _NO_COLUMNS,
         "stages": [],
         "kernels": _kernels(program, sources),
-        "launches": [row | _UNRELATED for row in rows],
+        "launches": [{**row, **_UNRELATED} for row in rows],
         "timeline": {
             "run": _bars(program),
             "compile": _spans(trace, is_search=False),
