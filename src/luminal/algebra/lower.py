@@ -93,9 +93,7 @@ def bodies(lowered: Lowered) -> Iterator[Lowered]:
 
 
 class Lowering:
-    """One lowering. `built` are the terms of the values; who wants to know more of what comes from
-    what (as the viewer does) overrides `build`, `term` or `body`.
-    """
+    """One lowering. The viewer's overrides methods, to know what comes from what."""
 
     def __init__(self, trained: Collection[Parameter] = ()) -> None:
         self.trained = trained

@@ -20,7 +20,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -208,10 +207,6 @@ class Terms:
 
     def __len__(self) -> int:
         return len(self._interned)
-
-    def since(self, count: int) -> list[Term]:
-        """The terms that were made when there were `count` already, the newest first."""
-        return [*islice(reversed(self._interned.values()), len(self) - count)]
 
     def _make(
         self,

@@ -55,8 +55,8 @@ class Noting(Lowering):
             if arg.node.op.name in VIEWS:
                 self.note_view(arg.node, self._seen[id(edge)], results)
                 views[self._seen[id(edge)]] = arg.node
-        for term in self.terms.since(before):
-            if term not in views:
+        for term in term_order((*results, *views), lambda term: term.id < before):
+            if term.id >= before and term not in views:
                 self.note(term, node)
         for term in results:
             self.note(term, node)
