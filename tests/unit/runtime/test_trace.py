@@ -50,7 +50,7 @@ def graph() -> lm.Graph:
     h = (x @ w).relu()
     last, _ = lm.scan(lambda c, row: ((c @ w + row).tanh(), c), cx.zeros(256), h)
     state = cx.state((256,), name="seen")
-    cx.assign(state, state + last)
+    cx.assign(state, state.flip(0) + last)  # read elsewhere than written: two buffers in turns
     (h + state).softmax(-1).output("y")
     return cx
 
