@@ -84,6 +84,7 @@ def test_a_run_that_ended_goes_on_row_by_row(subject: Subject, tmp_path: Path) -
     subject.calls = []
     assert table.main(["--resume", str(path)]) == 0
     assert subject.calls == []
+    assert read(path)["finished"] == ["small"]
 
 
 @pytest.mark.usefixtures("subject")
