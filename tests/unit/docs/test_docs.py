@@ -24,6 +24,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
         "docs/generation.md",
         "docs/onnx.md",
         "docs/pytorch.md",
+        "docs/rules.md",
         "docs/search.md",
         "docs/torch.md",
         "docs/training.md",
