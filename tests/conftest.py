@@ -18,12 +18,13 @@ import luminal as lm
 from luminal.backends.cpu import ahead, peaks
 from luminal.backends.cpu.ahead import Ahead
 from luminal.base import config, garbage
-from tests import collecting, long_share
+from tests import long_share
 from tests.crashes import pytest_runtest_setup, pytest_xdist_make_scheduler
-from tests.long_share import pytest_collection_modifyitems
+from tests.long_share import pytest_collection_modifyitems, pytest_configure
 
 __all__ = [
-    "pytest_collection_modifyitems", "pytest_runtest_setup", "pytest_xdist_make_scheduler",
+    "pytest_collection_modifyitems", "pytest_configure", "pytest_runtest_setup",
+    "pytest_xdist_make_scheduler",
 ]  # hooks  # fmt: skip
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"
@@ -44,11 +45,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="write golden texts anew instead of comparing"
     )
     long_share.pytest_addoption(parser)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    long_share.pytest_configure(config)
-    config.pluginmanager.register(collecting)
 
 
 @pytest.hookimpl(wrapper=True)
