@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from luminal.algebra.lower import _Lowering
+from luminal.algebra.lower import Lowering
 from luminal.base import config
 from luminal.frontend.reduce import normalization
 from luminal.kernel import reductions
@@ -27,7 +27,7 @@ MOST_PROGRAMS = 60
 
 def wrong_sign(patch: pytest.MonkeyPatch) -> None:
     """A factor of -1 is lost, so `a - b` comes out as `a + b`."""
-    right = _Lowering.pointwise
+    right = Lowering.pointwise
 
     def wrong(self: Any, op: str, args: Any, dtype: Any) -> Any:
         factor = args[-1]
@@ -35,7 +35,7 @@ def wrong_sign(patch: pytest.MonkeyPatch) -> None:
             return args[0]
         return right(self, op, args, dtype)
 
-    patch.setattr(_Lowering, "pointwise", wrong)
+    patch.setattr(Lowering, "pointwise", wrong)
 
 
 def swapped_axis(patch: pytest.MonkeyPatch) -> None:
