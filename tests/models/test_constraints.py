@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import LanguageModel, ModelDraft, PromptLookup, load
 from luminal.models.constraints import json_schema, regex
 from luminal.models.sampling import Draw
@@ -124,6 +125,38 @@ def test_drafts_change_no_text(model: LanguageModel, form: str, options: dict[st
         shares[name] = model.stats.acceptance
     assert shares["right"] == 1
     assert 0 < shares["wrong"] < 1
+
+
+class Shortsighted:
+    """A user's own constraint: its matcher is asked for the next token alone."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def matcher(self, tokenizer: Tokenizer, vocab_size: int) -> Shortsighted:
+        """For one text."""
+        return Shortsighted(self._inner.matcher(tokenizer, vocab_size))
+
+    def allowed(self) -> Any:
+        """Which tokens may come."""
+        return self._inner.allowed()
+
+    def accept(self, token: int) -> None:
+        """Takes one."""
+        self._inner.accept(token)
+
+    @property
+    def complete(self) -> bool:
+        """Can nothing but an end come?"""
+        return bool(self._inner.complete)
+
+
+def test_a_matcher_that_does_not_look_ahead_has_a_token_a_step(model: LanguageModel) -> None:
+    whole = model.complete(["Once"], 8, constraint=FORMS["pattern"])[0]
+    found = model.generate(
+        "Once", 8, constraint=Shortsighted(FORMS["pattern"]), draft=Knowing(whole.tokens)
+    )
+    assert (found, model.stats.proposed) == (whole.text, 0)
 
 
 @pytest.mark.long

@@ -101,7 +101,7 @@ class GrammarMatcher:
             )
 
     def ahead(self, tokens: Sequence[int]) -> list[Array]:
-        """See `Matcher`: a copy takes the tokens."""
+        """See `ForesightMatcher`: a copy takes the tokens."""
         masks: list[Array] = []
         copy = self.copy()
         for token in tokens[: copy._matcher.validate_tokens([*tokens])]:

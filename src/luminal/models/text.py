@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -37,9 +37,14 @@ class Matcher(Protocol):
         """Can nothing but an end token come?"""
         ...
 
+
+@runtime_checkable
+class ForesightMatcher(Matcher, Protocol):
+    """One that drafts can be checked with; a text of any other has one token a step."""
+
     def ahead(self, tokens: Sequence[int]) -> Sequence[Array]:
         """What `allowed` would be after each of these tokens, up to the first that may not come or
-        after which nothing can. Takes none of them; drafts ask it.
+        after which nothing can. Takes none of them.
         """
         ...
 
@@ -168,6 +173,8 @@ class Text:
         draws = [self.draw.ahead(tokens[:count]) for count in range(1, 1 + len(tokens))]
         if self._matcher is None:
             return draws
+        if not isinstance(self._matcher, ForesightMatcher):
+            return []
         masks = self._matcher.ahead(tokens)
         return [replace(draw, allowed=mask) for draw, mask in zip(draws, masks, strict=False)]
 

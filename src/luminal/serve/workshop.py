@@ -139,7 +139,7 @@ class RemoteMatcher:
         self._bits, self.complete = _called(self._worker, "accept", self._number, token)
 
     def ahead(self, tokens: Sequence[int]) -> list[Array]:
-        """See `Matcher`. Raises ConstraintError."""
+        """See `ForesightMatcher`. Raises ConstraintError."""
         masks: list[bytes] = _called(self._worker, "ahead", self._number, [*tokens])
         return [np.frombuffer(mask, np.uint32) for mask in masks]
 

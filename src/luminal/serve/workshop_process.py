@@ -61,7 +61,9 @@ class Worker:
         return _state(self._matchers[number])
 
     def ahead(self, number: int, tokens: Sequence[int]) -> list[bytes]:
-        """The tokens that may follow after each of these in a text, a bit each; see `Matcher`."""
+        """The tokens that may follow after each of these in a text, a bit each; see
+        `ForesightMatcher`.
+        """
         return [mask.tobytes() for mask in self._matchers[number].ahead(tokens)]
 
 
