@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -246,6 +247,21 @@ def test_defaults_are_those_of_the_programs(server: Running) -> None:
     assert (order.sampling.seed, order.sampling.repetition_penalty) == (5, 1.5)
     assert order.sampling.top_k == words.vocab_size
     assert order.new_tokens == LIMITS.new_tokens
+
+
+def test_a_tag_may_be_part_of_a_name(server: Running) -> None:
+    words = replace(server.served.words, names=("tiny", "b:latest", "c"))
+
+    def asked(path: str, **more: Any) -> Any:
+        return read(path, json.dumps({"messages": SAID} | more).encode(), words, LIMITS)
+
+    assert [asked("/api/chat", model=m).adapter for m in ("tiny:latest", "b:latest", "c")] == [
+        0, 1, 2,
+    ]  # fmt: skip
+    # Without a text, the model that was asked for is said to be there.
+    assert asked("/api/generate", model="c:latest").value["model"] == "c"
+    with pytest.raises(ApiError, match="The model 'c:latest' does not exist"):
+        asked("/v1/chat/completions", model="c:latest")
 
 
 def test_conversations_of_ollama() -> None:

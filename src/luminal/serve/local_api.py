@@ -86,7 +86,7 @@ class LocalApi:
         """Answers a POST to /api/show: what the model is and can do."""
         body = parse(await self._api.body(request))
         name = body.get("model") or body.get("name") or body.needed("model")
-        number_of(named(OLLAMA, name), self._api.names)
+        number_of(named(OLLAMA, name, self._api.names), self._api.names)
         words, config = self._api.served.words, self._api.served.engine.model.config
         can = ["completion", "embedding"]
         can += ["vision"] * self._sees + ["tools"] * (words.template is not None)

@@ -27,7 +27,7 @@ def chat(body: Fields, words: Words, limits: Limits) -> Order | Ready:
     pictures = Pictures(words, limits)
     messages = [_message(item, pictures) for item in body.objects("messages", MOST_MESSAGES)]
     if not messages:
-        return _preloaded(body, words, {"message": {"role": "assistant", "content": ""}})
+        return _preloaded(body, {"message": {"role": "assistant", "content": ""}})
     tools = tools_of(body)
     ids, images = words.encode_chat(messages, tools)
     names = tuple(tool["function"]["name"] for tool in tools)
@@ -41,7 +41,7 @@ def generate(body: Fields, words: Words, limits: Limits) -> Order | Ready:
     pictures = Pictures(words, limits)
     images = _images(body, pictures)
     if not prompt and not images:
-        return _preloaded(body, words, {"response": ""})
+        return _preloaded(body, {"response": ""})
     if body.flag("raw") or (words.template is None and not images):
         if images:
             raise refused("images", "with raw they have no place; leave raw out")
@@ -99,13 +99,12 @@ def _schema(body: Fields) -> Schema | None:
     return schema_of("format", value)
 
 
-def _preloaded(body: Fields, words: Words, said: dict[str, Any]) -> Ready:
+def _preloaded(body: Fields, said: dict[str, Any]) -> Ready:
     """The answer to a request without a text, by which clients load a model or let it go: it is
     there, and stays.
     """
     reason = "unload" if body.get("keep_alive") in (0, "0", "0s") else "load"
-    about = {"model": words.names[0], "created_at": now(), "done": True, "done_reason": reason}
-    return Ready(about | said)
+    return Ready({"created_at": now(), "done": True, "done_reason": reason} | said)
 
 
 def now() -> str:

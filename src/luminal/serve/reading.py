@@ -34,17 +34,24 @@ def read(path: str, body: bytes, words: Words, limits: Limits) -> Asked:
     try:
         fields = parse(body)
         # Clients of llama.cpp name no model: they mean the model without adapters.
-        name = words.names[0] if path in LLAMA_CPP else named(path, fields.needed("model"))
+        name = words.names[0]
+        if path not in LLAMA_CPP:
+            name = named(path, fields.needed("model"), words.names)
         number = number_of(name, words.names)
         asked = READERS[path](fields, words, limits)
-        return asked if isinstance(asked, orders.Ready) else replace(asked, adapter=number)
+        if not isinstance(asked, orders.Ready):
+            return replace(asked, adapter=number)
+        told = {"model": words.names[number]} if path.startswith(OLLAMA) else {}
+        return orders.Ready(told | asked.value)
     except RecursionError:  # whoever walks it goes as deep as it: parser, template, schema
         raise ApiError(400, "body: lists or objects nest too deeply") from None
 
 
-def named(path: str, name: Any) -> Any:
-    """The name of a model that a path's clients ask for: Ollama's put a tag behind it."""
-    tagged = path.startswith(OLLAMA) and isinstance(name, str)
+def named(path: str, name: Any, served: Sequence[str]) -> Any:
+    """The name of a model that a path's clients ask for: Ollama's put a tag behind it, unless it is
+    a name of this server as it is.
+    """
+    tagged = path.startswith(OLLAMA) and isinstance(name, str) and name not in served
     return name.removesuffix(":latest") if tagged else name
 
 
