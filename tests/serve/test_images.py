@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import numpy as np
@@ -21,7 +23,9 @@ from luminal.base.errors import InputError
 from luminal.loaders.image import SENT, read_sent
 from luminal.models import LanguageModel
 from luminal.models.text import Completion
+from luminal.serve import desk
 from luminal.serve.app import Api
+from luminal.serve.desk import Desk
 from luminal.serve.errors import ApiError
 from luminal.serve.reading import read
 from luminal.serve.words import Words
@@ -185,6 +189,20 @@ def test_an_error_of_an_image_comes_over_http(shown: Running) -> None:
     assert error["param"] == "messages[0].content[1].image_url.url"
 
 
+def test_images_are_read_apart_however_they_are_spelt(
+    shown: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def here(*_: Any) -> None:
+        raise AssertionError("read in this process")
+
+    monkeypatch.setattr(desk, "read", here)
+    body = with_url(f"data:image/png;base64,{GOOD}")
+    for text in (b"image", b"\\u0069mage"):
+        data = body.replace(b"image", text).replace(b"data:" + text, b"data:x")
+        asked: Any = asyncio.run(Desk(shown.served, LIMITS).read("/v1/chat/completions", data))
+        assert len(asked.images) == 1
+
+
 def test_where_images_may_be(model: LanguageModel) -> None:
     good = f"data:image/png;base64,{GOOD}"
     words = words_of(model)
@@ -222,6 +240,14 @@ def test_damaged_files_are_refused_in_words() -> None:
                 data[place] = random.integers(256)
             with suppress(InputError):
                 read_sent(bytes(data), 400)
+
+
+def test_an_image_that_takes_too_much_memory_is_not_called_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Image, "open", Mock(side_effect=MemoryError))
+    with pytest.raises(InputError, match="takes too much memory; send a smaller one"):
+        read_sent(base64.b64decode(GOOD), 1000)
 
 
 def test_images_for_which_there_is_no_room(model: LanguageModel, shown: Running) -> None:

@@ -83,6 +83,8 @@ def read_sent(data: bytes, most: int) -> Image:
             raise InputError(f"its bytes are none of {formats}; send one of these") from None
         except Image.DecompressionBombError:
             raise InputError(f"it has more than {most} pixels; send a smaller one") from None
+        except MemoryError:  # readers of some formats take several times the pixels
+            raise InputError("reading it takes too much memory; send a smaller one") from None
         except Exception as error:  # what is damaged lets Pillow's readers raise anything
             raise InputError(
                 f"its bytes are damaged ({shown(error)}); send all of the file"

@@ -41,8 +41,9 @@ class Desk:
     async def read(self, path: str, body: bytes) -> Asked:
         """What a body asks for. Raises ApiError."""
         words = self._served.words
-        # A few bytes of a file may be a large image: those are read where large bodies are.
-        may_show = not isinstance(words.processor, str) and b"image" in body
+        # A few bytes of a file may be a large image: those are read where large bodies are. JSON
+        # may spell the word with escapes.
+        may_show = not isinstance(words.processor, str) and (b"image" in body or b"\\u" in body)
         call = "look" if may_show else "read"
         if len(body) <= SMALL and not may_show:
             return await _in(self._small, partial(read, path, body, words, self._limits))
