@@ -184,12 +184,10 @@ def test_the_api_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(program, "WAYS", (program.FEATURES,))
     _, _, two, apart = models(tmp_path)
     options = EngineOptions(rows=8, chunk=16, size=4, cache=256, backend="reference")
-
-    def served(model: Decoder) -> Served:
-        return Served("tiny", LanguageModel(model, characters(), context=CONTEXT), options)
-
+    served = Served("tiny", LanguageModel(apart, characters(), context=CONTEXT), options)
+    merged = LanguageModel(two, characters(), backend="reference", context=CONTEXT)
     body = {"prompt": "ab", "max_tokens": 3, "temperature": 0, "logprobs": 1, "echo": True}
-    with running(served(apart)) as server, server.client() as client:
+    with running(served) as server, server.client() as client:
         assert [each.id for each in client.models.list()] == ["tiny", "one", "two"]
         assert client.models.retrieve("two").parent == "tiny"
         found = {name: client.completions.create(model=name, **body) for name in ("tiny", *ENDS)}
@@ -197,18 +195,15 @@ def test_the_api_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         error = asked(make_app(server.served, Limits()), {"model": "three", "prompt": "a"})
         assert error.status_code == 404
         assert "'three' does not exist; there are 'tiny', 'one', 'two'" in error.text
-    with running(served(two)) as server, server.client() as client:
-        wanted = client.completions.create(model="tiny", **body).choices[0]
-        vector = client.embeddings.create(model="tiny", input="ab").data[0].embedding
+    (wanted,) = merged.complete(["ab"], 3, logprobs=True)
     assert [found["two"].model, vectors[2].model] == ["two", "two"]
     mine = found["two"].choices[0]
-    assert mine.text == wanted.text
+    assert mine.text == "ab" + wanted.text
+    chances = [*merged.score("ab"), *wanted.logprobs]
     # Logarithms of sums in float32, merged there and apart here.
-    np.testing.assert_allclose(
-        mine.logprobs.token_logprobs[1:], wanted.logprobs.token_logprobs[1:], atol=1e-4
-    )
+    np.testing.assert_allclose(mine.logprobs.token_logprobs[1:], chances, atol=1e-4)
     # Means of the same sums, in another order.
-    np.testing.assert_allclose(vectors[2].data[0].embedding, vector, atol=1e-4)
+    np.testing.assert_allclose(vectors[2].data[0].embedding, merged.embed("ab"), atol=1e-4)
     assert len({each.choices[0].logprobs.token_logprobs[1] for each in found.values()}) == 3
 
 
