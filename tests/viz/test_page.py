@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import random
@@ -123,6 +124,31 @@ def test_boxes_lie_below_what_they_read_and_beside_each_other(page: Page) -> Non
             for a, b in itertools.pairwise(row):
                 apart = (widths[a] + widths[b]) / 2 + 20
                 assert found["x"][b] - found["x"][a] >= apart - 0.01  # float32 of some thousands
+
+
+def test_a_program_that_has_not_run_says_what_it_will_hold_and_what_would_be_faster(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    """The least spelling is named, sizes are those of buffers, and no name makes a table wide."""
+    made = copy.deepcopy(document)
+    made["search"], memory = None, made["memory"]
+    memory["report"] = dict.fromkeys(memory["report"], 0)
+    memory["peak"]["buffers"] = memory["peak"]["buffers"][:1]
+    memory["buffers"][0]["name"] = "n" * 10_000
+    made["spellings"] = made["spellings"][1:]
+    recorded, taken = made["spellings"][0]["nodes"]
+    recorded["cost"], recorded["why_not"] = taken["cost"] / 4, "a run should take less"
+    with looks.opened(made, tmp_path) as page:
+        help_list = page.value("document.querySelector('#view-overview ol.help').innerText")
+        looks.show(page, "memory")
+        text = page.value("document.querySelector('#view-memory').innerText")
+        wide = page.value("[...document.querySelectorAll('.wide')].map(one => one.scrollWidth)")
+    assert "%12 " in help_list
+    assert "(as recorded): a run should take less." in help_list
+    kinds = text.split("The arena over a run")[0].split()
+    assert kinds[kinds.index("arena") + 1 :][:2] == [f"{memory['arena_bytes'] / 1e6:.2f}", "MB"]
+    assert "1 value holds" in text
+    assert max(wide) < 2000
 
 
 @pytest.mark.long

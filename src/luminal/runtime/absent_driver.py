@@ -45,8 +45,8 @@ class AbsentDriver(Driver):
         here = self.name.partition(":")[0]
         raise DeviceError(
             f"{self.name}: this chip is not here; programs for it can be read "
-            "(executable.text('c'), luminal compile --dump c) and do not run. Compile for "
-            f"'{here}' where such a device is, or for 'cpu'"
+            "(executable.text('c'), luminal compile --dump c, luminal viz --no-profile) and do not "
+            f"run. Compile for '{here}' where such a device is, or for 'cpu'"
         )
 
     def compile(self, kernel: Kernel, text: str) -> Code:

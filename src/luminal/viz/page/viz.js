@@ -751,7 +751,7 @@ function whatItIs() {
 function figures() {
   const flops = launches.reduce((sum, row) => sum + (row.flops ?? 0), 0);
   const moved = launches.reduce((sum, row) => sum + (row.kernel < 0 ? 0 : row.bytes ?? 0), 0);
-  const held = given.memory?.report ? Object.values(given.memory.report).reduce((sum, n) => sum + (typeof n === "number" ? n : 0), 0) : null;
+  const held = Object.values(heldMemory() ?? {}).reduce((sum, n) => sum + (typeof n === "number" ? n : 0), 0) || null;
   const shownFigures = [
     [given.run_seconds ? duration(given.run_seconds) : "not timed", "a run"], [amount(flops, "FLOP"), "arithmetic"],
     [bytes(moved), "moved by launches"], [held === null ? bytes(given.memory?.arena_bytes) : bytes(held), held === null ? "arena" : "memory held"],
@@ -814,6 +814,7 @@ function advice() {
   if (bound > 0.4 * launchSum) {
     found.push({ gain: 0.2 * bound, way: "Kernels", go: () => open("kernels"), text: `Launches that memory bounds take ${percent(bound / launchSum)} of the time. They get faster by moving fewer bytes: narrower weights (bfloat16, quantized), or more rows at a time for the same weights.` });
   }
+  found.push(...spellingAdvice(run));
   const most = given.memory?.peak;
   if (!given.search) found.push({ gain: 0.05 * run, way: "Search", go: () => open("search"), text: "No search ran, so every choice is that of a rule. A search times other choices on this machine: pass --mode 30s." });
   else if (given.search.decision) found.push({ gain: 0.01 * run, way: "Search", go: () => open("search"), text: `The search said: ${given.search.decision}.` });
@@ -830,6 +831,20 @@ function roofAdvice(one, run) {
   const reached = 1 - gain / timed;
   return [{ gain, way: "Its code", go: () => go("kernels", "kernel", one.kernel),
     text: `${kernelName(one.kernel)} (${launchName(one)}) takes ${percent(one.seconds / launchSum)} of the launches' time and reaches ${percent(reached)} of what ${rows[0].bound === "compute" ? "the machine's arithmetic" : `the ${rows[0].bound}`} allows: at that roof a run would take ${duration(gain)} less.` }];
+}
+
+// The spelling that is predicted to gain most. What a search has timed is known better than by predictions.
+function spellingAdvice(run) {
+  if (given.search?.candidates) return [];
+  const shorter = (given.spellings ?? []).flatMap(one => {
+    const taken = one.nodes.find(node => node.chosen)?.cost;
+    return one.nodes.filter(node => taken && node.cost && node.cost < 0.9 * taken).map(node => ({ one, node, part: 1 - node.cost / taken }));
+  });
+  if (!shorter.length) return [];
+  const { one, node, part } = shorter.reduce((best, other) => (other.part > best.part ? other : best));
+  const value = one.of?.at(-1);
+  return [{ gain: part * run, way: "Spellings", go: () => (value === undefined ? open("spellings") : go("spellings", "value", value)),
+    text: `${className(one)} can be computed in another way (${node.rule || "as recorded"}): ${node.why_not}.` }];
 }
 
 function go(view, kind, id) {
@@ -1512,12 +1527,14 @@ function spellings() {
     note("spellings"), element("div", { class: "two" }, element("ul", { class: "pickable", "aria-label": "Values with several spellings" }, buttons), right)) };
 }
 
-function classTitle(one) {
+const classTitle = one => `${className(one)}  (${one.nodes.length})`;
+
+function className(one) {
   const isComputed = id => !/^(View|Constant)$/.test(values.ops[values.op[id]]);
   const value = one.of?.findLast(isComputed) ?? one.of?.[0];
   if (value === undefined) return cutText(one.nodes.find(node => node.chosen)?.text ?? one.nodes[0].text, 60);
   const where = place(values.file?.[value] ?? -1, values.line?.[value]);
-  return `%${value} ${[values.ops[values.op[value]], modulePath(values.module?.[value] ?? -1), where].filter(Boolean).join(", ")}  (${one.nodes.length})`;
+  return `%${value} ${[values.ops[values.op[value]], modulePath(values.module?.[value] ?? -1), where].filter(Boolean).join(", ")}`;
 }
 
 function spellingTable(one) {
@@ -1811,7 +1828,7 @@ function memory() {
   const map = arena.length ? arenaMap(arena, about) : null;
   const all = bufferTable();
   const peak = about.peak?.buffers?.length ? [element("h2", {}, "The peak"), element("p", {}, peakInWords()), peakTable(about.peak)] : [];
-  return { update: () => { map?.draw(); all.refresh(); }, element: element("div", {}, element("h2", {}, "What a run holds"), kindsBar(about), note("memory"),
+  return { update: () => { map?.draw(); all.refresh(); }, element: element("div", {}, element("h2", {}, "What a run holds"), kindsBar(), note("memory"),
     element("h2", {}, "The arena over a run"), element("p", {}, reuseInWords(about)), map ? map.element : element("p", { class: "faint" }, "This program stores nothing between its launches."),
     ...peak, element("h2", {}, "All buffers"), all) };
 }
@@ -1827,13 +1844,20 @@ function peakInWords() {
   const largest = held.map(id => buffers[id]).filter(Boolean).sort((a, b) => b.bytes - a.bytes)[0];
   const where = launches[at] ? `launch ${at} (${launchName(launches[at])})` : `launch ${at}`;
   const line = largest?.lines?.[0] ? ` of ${place(...largest.lines[0])}` : "";
-  return `The arena is fullest at ${where}: ${counted(held.length, "value")} hold ${bytes(size)}.${largest ? ` The largest is ${largest.name}${line}, ${bytes(largest.bytes)}${largest.origin ? `: ${largest.origin}` : ""}.` : ""}`;
+  return `The arena is fullest at ${where}: ${counted(held.length, "value")} ${held.length === 1 ? "holds" : "hold"} ${bytes(size)}.${largest ? ` The largest is ${largest.name}${line}, ${bytes(largest.bytes)}${largest.origin ? `: ${largest.origin}` : ""}.` : ""}`;
+}
+
+// What an executable holds by kind; null for one that has not run: it holds nothing yet.
+function heldMemory() {
+  const report = given.memory?.report;
+  return report && Object.values(report).some(size => size > 0) ? report : null;
 }
 
 const KINDS = ["weight", "state", "derived", "input", "output", "arena", "scratch"];
-function kindsBar({ report }) {
+function kindsBar() {
+  const report = heldMemory();
   const sizes = report ? Object.entries(report).map(([name, size]) => [name.replace(/_bytes$/, "").replaceAll("_", " "), size])
-    : KINDS.map(kind => [kind, buffers.filter(one => one.kind === kind).reduce((sum, one) => sum + one.bytes, 0)]);
+    : KINDS.map(kind => [kind, kind === "arena" ? given.memory.arena_bytes : buffers.filter(one => one.kind === kind).reduce((sum, one) => sum + one.bytes, 0)]);
   const rows = sizes.filter(([, size]) => size > 0).map(([name, size]) => ({ name, size })).sort((a, b) => b.size - a.size);
   const total = rows.reduce((sum, row) => sum + row.size, 0);
   rows.forEach((row, k) => { row.colour = `k${Math.min(k, NAMED)}`; });
@@ -1846,7 +1870,7 @@ function kindsBar({ report }) {
 }
 
 const bufferColumns = [
-  { title: "buffer", text: "short", value: one => one.name },
+  { title: "buffer", text: "short", value: one => one.name, show: one => cutText(one.name, 60) },
   { title: "kind", text: "short", value: one => one.kind },
   { title: "bytes", value: one => one.bytes, show: one => bytes(one.bytes) },
   { title: "held", value: one => (one.last ?? 0) - (one.first ?? 0), show: one => (one.first >= 0 && one.last >= one.first ? `${one.first} to ${one.last}` : ""), hint: "from launch to launch" },
