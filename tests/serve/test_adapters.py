@@ -238,6 +238,15 @@ def test_who_cannot_have_them() -> None:
         load("a/m", adapters={"m": "b"})
     with pytest.raises(InputError, match="with --tensor merge one adapter: --adapter FOLDER"):
         load("a/m", adapters={"x": "b"}, ranks=Ranks())
+    for name, said in (
+        ("\udcff", "'.udcff'"),
+        ("a\n", "'a.n'"),
+    ):  # of a shell's bytes, a line's end
+        for options in ({"adapters": {name: "b"}}, {"name": name}):
+            with pytest.raises(
+                InputError, match=f"the name {said} has .*; give another, by --name"
+            ):
+                load("a/m", **options)
 
 
 def test_a_chat_merges_one() -> None:

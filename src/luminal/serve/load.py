@@ -7,6 +7,7 @@ from typing import Any
 
 from luminal.base.dtypes import DType, bfloat16, dtype_of, float32
 from luminal.base.errors import DTypeError, InputError
+from luminal.loaders.shown import shown
 from luminal.models import generate
 from luminal.models.decoder import Decoder
 from luminal.models.speculative import PromptLookup
@@ -50,10 +51,16 @@ def load(
     text itself.
     `cache_dtype`: of keys and values that are kept; by default what the model's products multiply.
     `ranks`: who runs the model; each keeps its part of it, and all must call this.
-    Raises LoadError, and InputError for a draft of another vocabulary, or a model that the ranks
-    cannot be given in equal parts.
+    Raises LoadError, and InputError for a draft of another vocabulary, a model that the ranks
+    cannot be given in equal parts, or a name that cannot be printed.
     """
     called = name or path.rstrip("/").rsplit("/", 1)[-1]
+    for client_name in (called, *(adapters or ())):
+        if not client_name.isprintable():
+            raise InputError(
+                f"serve: the name {shown(client_name)} has characters that many clients cannot send; "
+                "give another, by --name or --adapter NAME=FOLDER"
+            )
     if adapters:
         _check_adapters(called, adapters, ranks)
     loaded = generate.load(
