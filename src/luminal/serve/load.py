@@ -58,7 +58,7 @@ def load(
     for client_name in (called, *(adapters or ())):
         if not client_name.isprintable():
             raise InputError(
-                f"serve: the name {shown(client_name)} has characters that many clients cannot send; "
+                f"serve: the name {shown(client_name)} has characters that clients cannot send; "
                 "give another, by --name or --adapter NAME=FOLDER"
             )
     if adapters:
