@@ -102,15 +102,16 @@ def _opened(path: Path) -> int:
         with suppress(OSError):  # who has it open keeps it
             path.unlink()
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_BINARY, 0o666)
-    import fcntl
+    else:
+        import fcntl
 
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    with suppress(OSError):  # others hold a lock as they write; a pipe is not to be emptied
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(file, 0)
-    with suppress(OSError):  # a file system without locks
-        fcntl.flock(file, fcntl.LOCK_SH)
-    return file
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        with suppress(OSError):  # others hold a lock as they write; a pipe is not to be emptied
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(file, 0)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_SH)
+        return file
 
 
 _open: dict[Path, TraceFile] = {}
