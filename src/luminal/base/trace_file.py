@@ -101,7 +101,7 @@ def _opened(path: Path) -> int:
     if sys.platform == "win32":
         with suppress(OSError):  # who has it open keeps it
             path.unlink()
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_BINARY, 0o666)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_BINARY, 0o666)
     else:
         import fcntl
 
@@ -111,7 +111,7 @@ def _opened(path: Path) -> int:
             os.ftruncate(file, 0)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_SH)
-        return file
+    return file
 
 
 _open: dict[Path, TraceFile] = {}
