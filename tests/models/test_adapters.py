@@ -15,47 +15,10 @@ import luminal as lm
 from luminal.base.errors import InputError, LoadError
 from luminal.cli import main
 from luminal.models.checkpoint import load_checkpoint
-from luminal.models.llama import Llama
 from tests.close import close
 from tests.fuzz.damage import damaged_bytes, damaged_json
-from tests.models.packings import FORMS, SIZES, Array, Tensors, tensors_of, write
-
-R, ALPHA = 4, 6
-PREFIX = "base_model.model."
-PLAIN = {"peft_type": "LORA", "r": R, "lora_alpha": ALPHA, "target_modules": ["q_proj", "up_proj"],
-         "task_type": "CAUSAL_LM", "bias": "none", "modules_to_save": None}  # fmt: skip
-
-
-def base(folder: Path, dtype: Any = np.float32) -> Tensors:
-    """A folder of a Llama; its tensors."""
-    folder.mkdir()
-    lm.manual_seed(0)
-    tensors = {k: v.numpy().astype(dtype) for k, v in Llama(SIZES).named_parameters()}
-    write(folder, tensors, None)
-    return tensors
-
-
-def pairs(tensors: Tensors, ends: tuple[str, ...], rank: int = R) -> Tensors:
-    """Matrices A and B of modules whose names end so."""
-    rng = np.random.default_rng(1)
-    made: Tensors = {}
-    for name, weight in tensors.items():
-        module = name.removesuffix(".weight")
-        if module.endswith(ends):
-            made[f"{PREFIX}{module}.lora_A.weight"] = rng.standard_normal(
-                (rank, weight.shape[1])
-            ).astype(np.float32)
-            made[f"{PREFIX}{module}.lora_B.weight"] = rng.standard_normal(
-                (weight.shape[0], rank)
-            ).astype(np.float32)
-    return made
-
-
-def adapter(folder: Path, tensors: Tensors, **settings: Any) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "adapter_config.json").write_text(json.dumps({**PLAIN, **settings}))
-    lm.save(folder / "adapter_model.safetensors", tensors)
-    return folder
+from tests.models.packings import FORMS, Array, Tensors, tensors_of, write
+from tests.models.small_adapters import ALPHA, PLAIN, PREFIX, R, adapter, base, pairs
 
 
 def product(added: Tensors, module: str, scale: float) -> Array:

@@ -18,7 +18,7 @@ from luminal.models.decoder import Decoder
 from luminal.models.named_adapters import keep_apart
 from luminal.nn.adapted import of_rows
 from tests.models.decoder_checks import saved
-from tests.models.test_adapters import ALPHA, PREFIX, R, adapter, base, pairs
+from tests.models.small_adapters import ALPHA, PREFIX, R, adapter, base, pairs
 from tests.models.tiny_architectures import TINY
 
 Array = np.ndarray[Any, Any]

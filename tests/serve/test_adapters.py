@@ -34,7 +34,7 @@ from luminal.serve.program import adapters_of, inputs_of
 from luminal.serve.ranks import Ranks
 from luminal.serve.scheduler import Row, Step, Text
 from luminal.serve.served import Served
-from tests.models.test_adapters import adapter, pairs
+from tests.models.small_adapters import adapter, pairs
 from tests.serve.running import CONFIG, CONTEXT, asked, characters, running
 
 Array = np.ndarray[Any, Any]

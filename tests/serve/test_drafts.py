@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-import luminal as lm
 from luminal.base.errors import InputError
 from luminal.models import PromptLookup
-from luminal.models.decoder import Decoder
 from luminal.serve import program
 from luminal.serve.drafts import check_vocabulary
 from luminal.serve.engine import Engine, EngineOptions
 from tests.backends.c_family.present import present
-from tests.serve.running import CONFIG, CONTEXT, characters
+from tests.serve.running import CONTEXT, characters
+from tests.serve.small_drafted import WAYS, model
 from tests.serve.written import written
 
 pytestmark = pytest.mark.long
-WAYS = ((), program.FEATURES)
-
-
-def model(seed: int) -> Decoder:
-    lm.manual_seed(seed)
-    return Decoder(CONFIG if seed == 5 else replace(CONFIG, layers=CONFIG.layers[:1]))
 
 
 def engine(backend: str, draft: str | None = None) -> Engine:

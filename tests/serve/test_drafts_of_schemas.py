@@ -18,7 +18,7 @@ from luminal.serve import program
 from luminal.serve.engine import Engine, EngineOptions, Event, Job
 from luminal.serve.workshop import matchers
 from tests.serve.running import CONTEXT, Running, characters
-from tests.serve.test_drafts import WAYS, model
+from tests.serve.small_drafted import WAYS, model
 
 pytest.importorskip("llguidance")
 SCHEMA = {
