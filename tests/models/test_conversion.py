@@ -635,3 +635,5 @@ class TestQuantizeCommand:
         for place in (shared_data / "tinystories-656k", tmp_path / "m.gguf"):
             with pytest.raises(InputError, match="has no packed matrices that could be kept"):
                 lm.models.load(place, keep_quantized=True)
+            kept = checkpoint.load_checkpoint(place, keep_quantized=None).tensors
+            assert not any(map(checkpoint.is_packed, kept.values()))

@@ -142,19 +142,13 @@ def _of_onnx(asked: _Asked, dims: list[str]) -> Mapping[str, Any]:
 def _of_model(asked: _Asked, program: Program, context: int) -> Mapping[str, Any]:
     """The document of a program of a language model. Its weights stay as they lie in the file."""
     from luminal.models.architectures import decoder_of
-    from luminal.models.checkpoint import Checkpoint, load_checkpoint
+    from luminal.models.checkpoint import load_checkpoint
     from luminal.models.programs import Programs
 
-    def read(*, keep_quantized: bool) -> Checkpoint:
-        return load_checkpoint(
-            asked.target, None, keep_quantized=keep_quantized, keep_order=True,
-            with_tokenizer=False, ahead=asked.is_timed,
-        )  # fmt: skip
-
-    try:
-        checkpoint = read(keep_quantized=True)
-    except InputError:  # nothing in it is packed, or what is wrong is said once more
-        checkpoint = read(keep_quantized=False)
+    checkpoint = load_checkpoint(
+        asked.target, None, keep_quantized=None, keep_order=True, with_tokenizer=False,
+        ahead=asked.is_timed,
+    )  # fmt: skip
     model = decoder_of(checkpoint, None)
     context = min(context, model.longest_text)
     prefill, decode = Programs(model, context, asked.mode, asked.backend).pair()

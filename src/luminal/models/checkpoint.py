@@ -63,7 +63,7 @@ class Checkpoint:
 def load_checkpoint(
     path_or_id: str | Path,
     tokenizer: str | Path | None = None,
-    keep_quantized: bool = False,
+    keep_quantized: bool | None = False,
     keep_order: bool = False,
     with_tokenizer: bool = True,
     ahead: bool = True,
@@ -73,8 +73,9 @@ def load_checkpoint(
 
     `tokenizer` names a tokenizer.json, a llama2.c tokenizer file, a `.gguf`, or a folder, where
     the model has none of its own. `keep_quantized`: packed matrices stay blocks, of which
-    `luminal.loaders.ggml.packed` makes Parameters. `keep_order`: matrices whose rows a GGUF file
-    has in another order stay as they lie, for `decoder_of`; else they are copied.
+    `luminal.loaders.ggml.packed` makes Parameters; None: so they do where there are any.
+    `keep_order`: matrices whose rows a GGUF file has in another order stay as they lie, for
+    `decoder_of`; else they are copied.
     `with_tokenizer=False` leaves the model's own tokenizer unread, whatever is wrong with it.
     `ahead`: a thread begins to read the weights; not for a rank, which reads a part of them.
     `adapter`: a folder of PEFT, which is merged into the weights.
@@ -83,7 +84,8 @@ def load_checkpoint(
     """
     path = locate(path_or_id)
     change = None if adapter is None else read_adapter(adapter)  # small, and read first
-    checkpoint = _read(path, tokenizer, keep_quantized, keep_order, with_tokenizer)
+    keeps = keep_quantized is not False
+    checkpoint = _read(path, tokenizer, keeps, keep_order, with_tokenizer)
     if ahead and change is None:
         _read_ahead(checkpoint.tensors)
     packs = checkpoint.packing is not None or any(map(is_packed, checkpoint.tensors.values()))
