@@ -112,11 +112,11 @@ def _lasting(program: Program, loop: LoopLaunch) -> set[int]:
     for launch in walk(loop.body):
         for operand, role in zip(launch.operands, program.roles(launch), strict=True):
             entries = {program.table[entry] for entry in program.entries(operand)}
-            if operand.modulus > 1 or operand.stride != 0 or role is not Role.OUT:
-                lasting |= entries - written if role is not Role.OUT else entries
-            written |= entries
             if operand.modulus > 1 or operand.stride != 0:
                 lasting |= entries
+            elif role is not Role.OUT:
+                lasting |= entries - written
+            written |= entries
     inside = _touched(program, loop.body)
     outside = {
         buffer
