@@ -47,6 +47,7 @@ from luminal.base.errors import (
     ShapeError,
     VerifyError,
 )
+from luminal.base.generator import initial_seed, manual_seed
 from luminal.base.installation import VERSION as __version__
 from luminal.frontend import foreign
 from luminal.frontend.complex import (
@@ -63,7 +64,6 @@ from luminal.frontend.conversion import can_cast, finfo, iinfo, promote_types, r
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.custom import custom_kernel
 from luminal.frontend.pointwise.derivatives import enable_grad, no_grad
-from luminal.frontend.random.keyed import initial_seed, manual_seed
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.functions import *  # noqa: F403

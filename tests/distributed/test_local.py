@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import luminal as lm
 from luminal.base import config
 from luminal.base.errors import CollectiveError, CollectiveTimeoutError, InputError
 from luminal.runtime.collectives.engine import Engine
@@ -41,6 +42,22 @@ def test_groups(size: int) -> None:
 
 def test_results_are_in_the_order_of_ranks() -> None:
     assert run_local(3, lambda engine: (engine.rank, total(engine))) == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_each_rank_draws_as_a_process_does() -> None:
+    def drawn(engine: Engine | None) -> list[float]:
+        lm.manual_seed(3)
+        values = []
+        for _ in range(3):
+            if engine is not None:
+                engine.barrier()  # by turns, where all had one generator
+            values += [float(lm.rand(1)), float(lm.nn.Linear(1, 1).weight.item())]
+        return values
+
+    lm.manual_seed(5)
+    ranks = run_local(2, drawn)
+    assert lm.initial_seed() == 5
+    assert ranks == [drawn(None)] * 2
 
 
 def test_a_failing_rank_ends_the_others() -> None:

@@ -13,9 +13,9 @@ import numpy as np
 from luminal.backends import registry
 from luminal.base import garbage, lazy
 from luminal.base.errors import InputError, LoadError
+from luminal.base.generator import checked_seed
 from luminal.base.near_names import suggesting, suggestion
 from luminal.frontend.handle import Array
-from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import whole_texts
 from luminal.models.adapters import read_adapter

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from luminal.base.errors import InputError
+from luminal.base.generator import checked_seed
 from luminal.base.number_kinds import is_number
 from luminal.base.records import dataclass
-from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.shown import shown
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ import tokenizers
 from luminal import optim
 from luminal.base.dtypes import dtype_of
 from luminal.base.errors import InputError
+from luminal.base.generator import checked_seed, manual_seed
 from luminal.base.records import dataclass
-from luminal.frontend.random.keyed import checked_seed, manual_seed
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.mapped import given_path
 from luminal.loaders.write_atomic import replacing

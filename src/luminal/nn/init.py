@@ -14,9 +14,9 @@ import numpy as np
 
 from luminal.base.dtypes import DType, float32
 from luminal.base.errors import InputError, ShapeError
+from luminal.base.generator import manual_seed as manual_seed
+from luminal.base.generator import take_seed
 from luminal.frontend.handle import Array
-from luminal.frontend.random.keyed import manual_seed as manual_seed
-from luminal.frontend.random.keyed import take_seed
 from luminal.memory.arrays import Buffer
 from luminal.memory.state import Parameter
 

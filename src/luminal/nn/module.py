@@ -32,11 +32,11 @@ from luminal.base.errors import (
     LuminalError,
     ShapeError,
 )
+from luminal.base.generator import checked_seed
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.graph import Recorder, parameter_names, recording_into
 from luminal.frontend.handle import Array, describe, is_tensor
 from luminal.frontend.matrices.packed import Packed
-from luminal.frontend.random.keyed import checked_seed
 from luminal.frontend.tensor import Tensor
 from luminal.memory.data import array_of
 from luminal.memory.row_order import StoredRows

@@ -26,9 +26,10 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.errors import GraphError, InputError
+from luminal.base.generator import draw
 from luminal.frontend.graph import new_builder, recording_into
 from luminal.frontend.pointwise.derivatives import Derivative
-from luminal.frontend.random.keyed import draw, no_key
+from luminal.frontend.random.keyed import no_key
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.attributes import InputAttrs, WeightAttrs

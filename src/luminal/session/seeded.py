@@ -18,9 +18,10 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, GraphError, ShapeError
+from luminal.base.generator import Array, Rng, draw
 from luminal.frontend.foreign import placed
 from luminal.frontend.handle import listed
-from luminal.frontend.random.keyed import Array, Rng, draw, drawn_once
+from luminal.frontend.random.keyed import drawn_once
 from luminal.frontend.tensor import Tensor
 from luminal.session.default_graph import tensor
 from luminal.session.eager import default_graph

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from luminal.base.dtypes import int32
 from luminal.base.errors import InputError, LoadError, ShapeError
-from luminal.frontend.random.keyed import checked_seed
+from luminal.base.generator import checked_seed
 from luminal.loaders.idx import read_idx
 from luminal.loaders.mapped import given_path, is_there
 from luminal.memory.data import array_of

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from luminal.base.errors import InputError
+from luminal.base.generator import checked_seed
 from luminal.base.near_names import suggesting
 from luminal.distribute.mesh import EXPERT, Mesh
-from luminal.frontend.random.keyed import checked_seed
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import ReduceLROnPlateau
 from luminal.optim.optimizer import Optimizer

@@ -18,6 +18,7 @@ import numpy as np
 
 from luminal.base.dtypes import float32, int64
 from luminal.base.errors import InputError
+from luminal.base.generator import checked_seed
 from luminal.base.records import dataclass
 from luminal.distribute.pipeline.cut import Microbatch
 from luminal.distribute.pipeline.pieces import Key
@@ -25,7 +26,7 @@ from luminal.distribute.pipeline.schedule import Piece, Schedule
 from luminal.distribute.pipeline.simulate import Span, Timeline, simulated
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.random import keyed as random
-from luminal.frontend.random.keyed import checked_seed, keyed
+from luminal.frontend.random.keyed import keyed
 from luminal.hlir.graph import Assign, Builder, Output, Sink
 from luminal.hlir.graph import Graph as Frozen
 from luminal.loaders.mapped import Array

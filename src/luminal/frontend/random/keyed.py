@@ -1,10 +1,8 @@
-"""Random numbers as functions of a key, the default generator, and where layers get their keys."""
+"""Random numbers as functions of a key, and where layers get their keys."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +12,7 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
-from luminal.base.errors import DTypeError, InputError, ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.base.records import dataclass
 from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent, Operand, along, axis_of, describe, is_tensor, work_dtype
@@ -291,74 +289,6 @@ def dropout(x: Tensor, p: float = 0.5, key: Tensor | None = None, training: bool
     if key is None:
         raise DTypeError("dropout: no key; pass key=lm.random.key(seed), or none with p=0")
     return where(bernoulli(_one_key("dropout", key), 1 - p, x.extents), x / (1 - p), 0)
-
-
-# --- generator ------------------------------------------------------------------------------------
-#
-# `manual_seed` restarts it. It is NumPy's PCG64, so bits differ from PyTorch's; a process starts
-# with seed 0 and draws the same in every run. What is drawn is data, fixed when it is drawn;
-# numbers that are new in every run of a graph come from keys (`luminal.frontend.random.keyed`).
-
-
-Rng = np.random.Generator
-Array = np.ndarray[Any, Any]
-
-
-class _Generator:
-    """A stream of random numbers, and numbered seeds that do not depend on what was drawn."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self._numbers = itertools.count()
-        self._stream = np.random.default_rng(seed)
-        self._lock = threading.Lock()
-
-    def take_seed(self) -> tuple[int, int]:
-        # Numbered, not drawn: a layer's values do not change when a model draws data between its
-        # layers.
-        return self.seed, next(self._numbers)
-
-    def draw(self, draw: Callable[[Rng], Array]) -> Array:
-        with self._lock:
-            return draw(self._stream)
-
-
-_current = _Generator(0)
-
-
-def manual_seed(seed: int) -> None:
-    """Sets the seed (0 at the start) that what is drawn and layers that are made follow from.
-
-    Raises InputError for what is no int of 0 or above.
-    """
-    global _current
-    _current = _Generator(checked_seed("manual_seed", seed))
-
-
-def initial_seed() -> int:
-    """The seed that was set last."""
-    return _current.seed
-
-
-def take_seed() -> tuple[int, int]:
-    """The next numbered seed: the n-th Parameter made draws the same, whatever is drawn before."""
-    return _current.take_seed()
-
-
-def draw(function: Callable[[Rng], Array]) -> Array:
-    """What `function` draws from the stream; calls come one after the other."""
-    return _current.draw(function)
-
-
-def checked_seed(what: str, seed: Any) -> int:
-    """A seed as an int; raises InputError for anything but an int of 0 .. 2**64 - 1."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise InputError(f"{what}: seed={seed!r} is no int; give an int >= 0")
-    if seed < 0:
-        raise InputError(f"{what}: seed={seed} is negative; give an int >= 0")
-    if seed >= 1 << 64:
-        raise InputError(f"{what}: seed is an int of more than 64 bits; give one below 2**64")
-    return int(seed)
 
 
 # --- keys -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from luminal.base.errors import CollectiveError, InputError
+from luminal.base.generator import begin_rank
 from luminal.base.number_kinds import is_count
 from luminal.runtime.collectives.engine import ABORTED, Deadlines, Engine
 from luminal.runtime.collectives.tickets import Array, Monoid, Request, Ticket
@@ -196,12 +197,15 @@ class LocalEngine(Engine):
 def run_local(size: int, work: Callable[[Engine], T], *, timeout: float | None = None) -> list[T]:
     """Runs `work(engine)` on `size` ranks that are threads, and returns their results.
 
-    Raises what the first rank raised that failed, with a note of its number, and InputError for a
-    size that is none.
+    Each has a context and a default generator of its own, as a process has. Raises what the first
+    rank raised that failed, with a note of its number, and InputError for a size that is none.
     """
     if not is_count(size):
         raise InputError(f"run_local: size is {size!r}; give an int of at least 1")
-    return run_in(World(int(size), Deadlines.of(timeout)), work, [Context() for _ in range(size)])
+    contexts = [Context() for _ in range(size)]
+    for context in contexts:
+        context.run(begin_rank)
+    return run_in(World(int(size), Deadlines.of(timeout)), work, contexts)
 
 
 def run_here(world: World, work: Callable[[Engine], T], *, finishes: bool = False) -> list[T]:
