@@ -22,8 +22,10 @@ run: $(VENV)/.installed
 test test-long: export OMP_NUM_THREADS := 1
 test test-long: export OPENBLAS_NUM_THREADS := 1
 
+# All short tests; of those that take most of the time (tests/slow.txt) a fourth, another one each day.
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder \
+		--slow-share $$(($$(date +%s) / 86400 % 4))/4 $(ARGS)
 
 test-long: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m long $(ARGS)

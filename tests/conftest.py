@@ -20,11 +20,15 @@ from luminal.backends.cpu.ahead import Ahead
 from luminal.base import config, garbage
 from tests import long_share
 from tests.crashes import pytest_runtest_setup, pytest_xdist_make_scheduler
-from tests.long_share import pytest_collection_modifyitems, pytest_configure
+from tests.long_share import (
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_report_header,
+)
 
 __all__ = [
-    "pytest_collection_modifyitems", "pytest_configure", "pytest_runtest_setup",
-    "pytest_xdist_make_scheduler",
+    "pytest_collection_modifyitems", "pytest_configure", "pytest_report_header",
+    "pytest_runtest_setup", "pytest_xdist_make_scheduler",
 ]  # hooks  # fmt: skip
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"

@@ -1,7 +1,9 @@
-"""`--long-share K/N`: the short tests and one of N shares of the long ones.
+"""`--long-share K/N`: the short tests and one of N shares of the long ones. `--slow-share K/N`: of
+those that `tests/slow.txt` names one of N shares, and all other short ones.
 
-N runs with K = 0 .. N-1 meet every long test once. A function's tests, which take about as long as
-each other, are dealt in turn from the share that a hash of its name says.
+N runs with K = 0 .. N-1 meet every test once. A function's long tests, which take about as long as
+each other, are dealt in turn from the share that a hash of its name says; a file's slow ones
+likewise, so that each run has some of every file.
 """
 
 from __future__ import annotations
@@ -9,9 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Container, Iterable
+from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.slow import Recorder, file_of, function_of, functions
 
 SHORT_ONLY = "not long"  # what pyproject.toml asks for where nothing else is said
 
@@ -23,12 +29,12 @@ class Share(NamedTuple):
     of: int
 
     @classmethod
-    def parse(cls, text: str) -> Share:
-        """From "3/10". Raises UsageError for anything that is no share."""
+    def parse(cls, option: str, text: str) -> Share:
+        """From "3/10", given to an option. Raises UsageError for anything that is no share."""
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
             raise pytest.UsageError(
-                f"--long-share {text}: takes a share and their number, from 0/10 to 9/10"
+                f"{option} {text}: takes a share and their number, from 0/10 to 9/10"
             )
         return cls(int(number), int(of))
 
@@ -59,38 +65,51 @@ def long_rows(rows: Iterable[tuple[Any, ...]], short: Container[Any]) -> list[An
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option; see above."""
-    parser.addoption(
-        "--long-share", type=Share.parse, metavar="K/N", help="a share of the long tests as well"
-    )
+    """The options; see above."""
+    for option, what in (
+        ("--long-share", "a share of the long tests as well"),
+        ("--slow-share", "of the slow tests (tests/slow.txt) this share alone"),
+    ):
+        parser.addoption(option, type=partial(Share.parse, option), metavar="K/N", help=what)
+    parser.addoption("--write-slow", action="store_true", help="write tests/slow.txt anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """With a share, it decides which long tests run."""
     if config.getoption("--long-share") is not None and config.option.markexpr == SHORT_ONLY:
         config.option.markexpr = ""
+    if config.getoption("--write-slow") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """What is left out."""
+    share = config.getoption("--slow-share")
+    return share and f"slow tests: share {share.number}/{share.of}; --slow-share 0/1 runs all"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long tests of other shares.
+    """Leaves out the long and the slow tests of other shares.
 
-    Among processes, files with long ones come first: nobody is left with a minute's work at the
-    end.
+    Among processes, files with long ones come first, then those with slow ones: nobody is left with
+    a minute's work at the end.
     """
-    share = config.getoption("--long-share")
+    shares = config.getoption("--long-share"), config.getoption("--slow-share"), None
     turns: Counter[str] = Counter()
     kept, left_out = [], []
     for item in items:
+        function = function_of(item.nodeid)
         is_long = item.get_closest_marker("long") is not None
-        if share is not None and is_long:
-            function = item.nodeid.partition("[")[0]
-            turns[function] += 1
-            if not share.has(function, turns[function]):
+        kind = 0 if is_long else 1 if function in functions() else 2
+        if (share := shares[kind]) is not None:
+            group = function if is_long else file_of(function)
+            turns[group] += 1
+            if not share.has(group, turns[group]):
                 left_out.append(item)
                 continue
-        kept.append(item)
+        kept.append((kind, item))
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     if hasattr(config, "workerinput"):
-        kept.sort(key=lambda item: item.get_closest_marker("long") is None)
-    items[:] = kept
+        kept.sort(key=itemgetter(0))
+    items[:] = [item for _, item in kept]

@@ -1,14 +1,16 @@
-"""The shares of the long tests: every one is met once, short tests always."""
+"""The shares of the long and of the slow tests: every one is met once, other short tests always."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.long_share import Share
+from tests.slow import file_of, functions
 
 pytest_plugins = ["pytester"]
 
@@ -64,6 +66,47 @@ def test_without_a_share_only_short_tests_run(project: pytest.Pytester) -> None:
     assert len(ran(project, "-m", "long", "--long-share", "3/10")) == 6
 
 
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A list that names the short tests above, and one that is gone."""
+    path = tmp_path / "slow.txt"
+    path.write_text("test_some.py::test_short\ntest_some.py::test_gone\n")
+    monkeypatch.setattr("tests.slow.LIST", path)
+    functions.cache_clear()
+    yield path
+    functions.cache_clear()
+
+
+@pytest.mark.usefixtures("slow")
+def test_shares_hold_every_slow_test_once(project: pytest.Pytester) -> None:
+    shares = [ran(project, "--slow-share", f"{k}/2") for k in range(2)]
+    assert sorted(sum(share.values()) for share in shares) == [1, 2]
+    assert sum(shares, Counter()) == ran(project)
+    both = ran(project, "--slow-share", "0/2", "--long-share", "0/10")
+    assert sum(both.values()) == sum(shares[0].values()) + 6
+
+
+def test_what_takes_long_is_written(
+    project: pytest.Pytester, slow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.slow.SECONDS", 0.0)
+    ran(project, "--write-slow", "-m", "long", "--long-share", "0/10")
+    names = ["gone", "long", "short"]
+    assert slow.read_text() == "".join(f"test_some.py::test_{name}\n" for name in names)
+    functions.cache_clear()
+    monkeypatch.setattr("tests.slow.SECONDS", 10.0)
+    ran(project, "--write-slow", "-m", "")
+    assert slow.read_text() == "test_some.py::test_gone\n"
+
+
+def test_slow_tests_are_there() -> None:
+    names = functions()
+    assert len(names) > 100
+    texts = {name: (ROOT / name).read_text("utf-8") for name in set(map(file_of, names))}
+    for name in names:
+        assert re.search(rf"\b{name.split('::')[1]}\b", texts[file_of(name)]), name
+
+
 def test_names_decide_and_nothing_else() -> None:
     assert [k for k in range(10) if Share(k, 10).has("tests/a.py::test[b-3]")] == [1]
 
@@ -71,7 +114,7 @@ def test_names_decide_and_nothing_else() -> None:
 @pytest.mark.parametrize("text", ["10/10", "3", "-1/10", "a/b", "3/", ""])
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(pytest.UsageError, match=r"--long-share .*takes a share and their number"):
-        Share.parse(text)
+        Share.parse("--long-share", text)
 
 
 def test_the_shares_of_ci_turn_with_the_days() -> None:
