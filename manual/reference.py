@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from manual import examples
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 
@@ -24,7 +26,10 @@ MODULES = {
     "luminal.nn": "Layers, with PyTorch's names, options and defaults.",
     "luminal.nn.functional": "What layers compute, as functions.",
     "luminal.nn.init": "How Parameters begin.",
-    "luminal.optim": "Optimizers and schedulers.",
+    "luminal.nn.utils": "Clipping of gradients, and Parameters as one vector.",
+    "luminal.optim": "Optimizers.",
+    "luminal.optim.lr_scheduler": "Schedules of learning rates.",
+    "luminal.training": "`fit`, its data, callbacks and checkpoints.",
     "luminal.autograd": "Gradients as torch.autograd.grad gives them.",
     "luminal.linalg": "Linear algebra.",
     "luminal.fft": "Fourier transforms.",
@@ -101,13 +106,13 @@ def members(kind: type) -> Iterator[Entry]:
         owner = next((base for base in kind.__mro__ if name in vars(base)), None)
         if name.startswith("_") or owner is None or not owner.__module__.startswith("luminal"):
             continue
-        if owner is _held("luminal.nn.Module") is not kind:
+        if owner is held("luminal.nn.Module") is not kind:
             continue
-        held = inspect.getattr_static(kind, name)
-        if isinstance(held, property):
-            yield Entry(name, held.fget, is_method=True)
-        elif callable(held) or isinstance(held, classmethod | staticmethod):
-            is_plain = inspect.isfunction(held)
+        found = inspect.getattr_static(kind, name)
+        if isinstance(found, property):
+            yield Entry(name, found.fget, is_method=True)
+        elif callable(found) or isinstance(found, classmethod | staticmethod):
+            is_plain = inspect.isfunction(found)
             yield Entry(name, getattr(kind, name), is_method=is_plain)
 
 
@@ -122,18 +127,23 @@ def path_of(module: str) -> str:
 def pages() -> dict[str, str]:
     """The Markdown of every page of the reference, by its path within the site."""
     made = {path_of(name): page(name, about) for name, about in MODULES.items()}
-    tensor = page_of_class("luminal.Tensor", _held("luminal.Tensor"))
+    tensor = page_of_class("luminal.Tensor", held("luminal.Tensor"))
     return {INDEX: _index(), **made, TENSOR: tensor}
 
 
-def _held(path: str) -> Any:
+def held(path: str) -> Any:
+    """What a path names that ends in a module's attribute."""
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 
 def _index() -> str:
     lines = ["# Reference", "", "Written from the docstrings of what is installed.", ""]
+    lines += ["Examples are run by a test. They begin with these lines, and some are methods or"]
+    lines += ["layers that are given what `torch` has under the same name:", ""]
+    lines += ["```python", examples.IMPORTS.strip(), "```", ""]
     lines += ["- [luminal.Tensor](Tensor.md): every method of a Tensor."]
+    lines += ["- [The luminal command](commands.md) and [its flags](flags.md)."]
     lines += [f"- [{name}]({name}.md): {about}" for name, about in MODULES.items()]
     return "\n".join(lines) + "\n"
 
@@ -147,7 +157,7 @@ def page(name: str, about: str) -> str:
     for each in public(module):
         value = getattr(module, each)
         lines += _described(Entry(each, value), name, level=2)
-        if inspect.isclass(value) and value is not _held("luminal.Tensor"):
+        if inspect.isclass(value) and value is not held("luminal.Tensor"):
             lines += [*_methods(value), ""]
     return "\n".join(lines) + "\n"
 
@@ -165,6 +175,8 @@ def _described(entry: Entry, home: str, level: int) -> list[str]:
     if entry.signature:
         lines += ["```text", f"{home}.{entry.name}{entry.signature}", "```", ""]
     lines += [_prose(entry.text) or "*(no text)*", ""]
+    if example := _example(entry.name, home):
+        lines += ["```python", str(example), "```", ""]
     facts = [
         f"**Source:** `{entry.source}`" if entry.source else "",
         f"**Tested against:** `{other}`" if (other := counterparts().get(entry.name)) else "",
@@ -172,6 +184,20 @@ def _described(entry: Entry, home: str, level: int) -> list[str]:
         f"**Pages:** {shown}" if (shown := _mentions(entry.name, home)) else "",
     ]
     return [*lines, *(f"- {fact}" for fact in facts if fact), ""]
+
+
+SAME = {
+    "luminal.Tensor": ("luminal",),
+    "luminal": ("luminal.nn.functional", "luminal.linalg", "luminal.Tensor"),
+    "luminal.linalg": ("luminal",),
+    "luminal.special": ("luminal",),
+}
+"""By module others whose names mean the same there, so that their examples do, too."""
+
+
+def _example(name: str, home: str) -> examples.Example | None:
+    found = (examples.read(module).get(name) for module in (home, *SAME.get(home, ())))
+    return next(filter(None, found), None)
 
 
 def _methods(kind: type) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from manual import reference
+from manual import commands, reference
 from tests.lint.docstrings import PACKAGE, ROOT
 
 MOST_WORDS = 35
@@ -94,7 +94,7 @@ def faults() -> list[str]:
     """The sentences that are too long, a line each."""
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in pages()}
     lines = []
-    for name, markdown in (texts | reference.pages()).items():
+    for name, markdown in (texts | reference.pages() | commands.pages()).items():
         for line, count, sentence in long_sentences(markdown):
             begins = " ".join(sentence.split()[:8])
             lines.append(f"{name}:{line}: {count} words, of at most {MOST_WORDS}: {begins!r}...")

@@ -60,8 +60,8 @@ def command(
     into their memory.
 
     A plan is ranks along data, pipe, tensor, expert and sequence, what is cut over data, the size
-    of microbatches, a schedule, and whether layers are computed again. docs/scaling.md has tables,
-    what they assume, and where predictions were compared with runs.
+    of microbatches, a schedule, and whether layers are computed again. Tables, what they assume,
+    and where predictions were compared with runs: docs/scaling.md.
     """
     options = _Options(chip, batch, length, reach, memory, per_node, near, far, widest)
     _answer(model, _counts(devices), options, plan, every, as_json, as_markdown)

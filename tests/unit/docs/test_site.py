@@ -13,7 +13,8 @@ import pytest
 
 import luminal as lm
 from luminal import nn
-from manual import reference
+from manual import commands, reference
+from tests.serve import browser
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -43,7 +44,8 @@ def test_an_entry_says_how_it_is_called_what_it_does_and_where_it_differs(tensor
 def test_the_menu_has_all_pages() -> None:
     menu = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
     named = set(re.findall(r"[\w./-]+\.md", menu)) - {"readme.md"}
-    made = {reference.INDEX, reference.TENSOR, *map(reference.path_of, reference.MODULES)}
+    modules = map(reference.path_of, reference.MODULES)
+    made = {reference.INDEX, reference.TENSOR, commands.COMMANDS, commands.FLAGS, *modules}
     assert named == made | {path.name for path in (ROOT / "docs").glob("*.md")}
 
 
@@ -63,8 +65,24 @@ def test_it_builds_without_a_warning_and_asks_nobody(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    for page in tmp_path.rglob("*.html"):
+    for page in sorted(tmp_path.rglob("*.html")):
         loaded = re.findall(
             r"<(?:script|link|img)[^>]+(?:src|href)=\"?(https?://[^\" >]+)", page.read_text("utf-8")
         )
         assert loaded == [], page
+    if browser.PROGRAM is not None:
+        assert "luminal.fft.html" in found_first(tmp_path, "rfftfreq")
+
+
+def found_first(site: Path, words: str) -> str:
+    """What the search of a site that lies in a folder gives first."""
+    with browser.opened((site / "index.html").as_uri()) as page:
+        field = "document.querySelector('.md-search__input')"
+        page.value("document.querySelector('#__search').click()")
+        page.value(f"{field}.focus()")
+        page.value(f"{field}.value = '{words}'")
+        page.value(f"{field}.dispatchEvent(new KeyboardEvent('keyup', {{bubbles: true}}))")
+        first = "document.querySelector('.md-search-result__link')"
+        page.wait(f"{first} !== null")
+        assert page.errors == []
+        return str(page.value(f"{first}.href"))
