@@ -25,6 +25,8 @@ MODULES = {
     "luminal": "Graphs, compiles, settings and every function of Tensors, as in `torch`.",
     "luminal.nn": "Layers, with PyTorch's names, options and defaults.",
     "luminal.nn.functional": "What layers compute, as functions.",
+    "luminal.nn.utils": "Clipping gradients, and Parameters as one vector.",
+    "luminal.nn.utils.rnn": "Sequences of several lengths, padded and packed.",
     "luminal.nn.init": "How Parameters begin.",
     "luminal.nn.utils": "Clipping of gradients, and Parameters as one vector.",
     "luminal.optim": "Optimizers.",

@@ -88,7 +88,8 @@ def _all(names: Iterable[str]) -> list[str]:
 OWNERS = (
     "luminal", "luminal:Tensor", "luminal.linalg", "luminal.special", "luminal.fft",
     "luminal.distributions", "luminal.autograd",
-    "luminal.random", "luminal.nn", "luminal.nn.functional", "luminal.optim", "luminal.training",
+    "luminal.random", "luminal.nn", "luminal.nn.functional",
+    "luminal.nn.utils", "luminal.nn.utils.rnn", "luminal.optim", "luminal.training",
     "luminal.models", "luminal.distributed", "luminal.array_api", "luminal.array_api.linalg",
 )  # fmt: skip
 

@@ -29,7 +29,6 @@ EXCEPTIONS: Mapping[str, str] = {
     "luminal.models.architectures.*:[A-Z]*": "records, which the package takes from its modules",
     "luminal.models.architectures:read_decoder": "as `read_model`",
     "luminal.models.families:read_model": "opens a model without a runner: tests of families do",
-    "luminal.nn.utils": "public, with PyTorch's names: users' loops clip gradients",
     "luminal.nn.init": "public, with PyTorch's names: users draw first values",
     "luminal.onnx.backend:Backend": "ONNX's own interface of backends, which its suite calls",
     "luminal.rolling.roll:_Choice.is_plain": "choices are compared by their fields",

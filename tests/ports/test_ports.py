@@ -1,4 +1,4 @@
-"""Twenty modules written for PyTorch run as they stand: each text is imported twice.
+"""Modules written for PyTorch run as they stand: each text is imported twice.
 
 Once as it is, and once with Luminal's names in the place of PyTorch's: `torch` becomes `luminal` in
 imports and `lm` elsewhere, and nothing else changes. With the same weights and the same batch both

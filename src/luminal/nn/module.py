@@ -45,6 +45,7 @@ from luminal.memory.stored import Stored, stored_or_array
 from luminal.nn import buffers
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
+from luminal.nn.packed_sequence import PackedSequence
 
 PLAIN = (bool, int, float, str, tuple, type(None))
 A = TypeVar("A")
@@ -634,6 +635,7 @@ def _graph_of(arguments: Iterable[Any]) -> Recorder | None:
         if isinstance(x, list | tuple | dict):
             graph = _graph_of(x.values() if isinstance(x, dict) else x)
         else:
+            x = x.padded if isinstance(x, PackedSequence) else x
             graph = x.graph if is_tensor(x) else None
         # Inside `scan` the body's graph is the deepest; its root is what Parameters are read into.
         if graph is not None and (recorder is None or graph.depth > recorder.depth):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
-from luminal.base.dtypes import float32, promote
+from luminal.base.dtypes import float32, int64, promote
 from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.handle import describe
 from luminal.frontend.movement.views import concat, stack
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.memory.state import Parameter
@@ -16,7 +18,10 @@ from luminal.nn import init
 from luminal.nn.dropout import Dropout
 from luminal.nn.linear import near_zero
 from luminal.nn.module import Module
+from luminal.nn.packed_sequence import PackedSequence
 
+Sequences = TypeVar("Sequences", Tensor, PackedSequence)
+"""What a layer takes and gives: sequences of one length, or of several."""
 Carry: TypeAlias = tuple[Tensor, ...]
 """What a step hands to the next: (h,) or, of an LSTM, (h, c)."""
 
@@ -84,6 +89,40 @@ def _rnn_step(nonlinearity: str) -> Step:
 # --- over a sequence ------------------------------------------------------------------------------
 
 
+def along(
+    step: Callable[[Tensor, Carry], Carry],
+    start: Carry,
+    gates: Tensor,
+    backwards: bool = False,
+    lengths: Tensor | None = None,
+) -> tuple[Carry, Tensor]:
+    """One direction over the input's share of gates (steps, ..., width): the last carry, and every
+    step's h. With `lengths` (batch,) a sequence keeps its carry beyond its own, and h is 0 there.
+    """
+
+    def one(carry: Carry, slices: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        # A Loop's carried values keep their types from trip to trip.
+        new = [n.cast(old.dtype) for n, old in zip(step(slices[0], carry), carry, strict=True)]
+        if lengths is None:
+            return tuple(new), new[0]
+        # A batch has one number of trips, so rows that are done run along.
+        inside = (slices[1] < lengths.cast(int64)).unsqueeze(-1)
+        kept = tuple(where(inside, n, old) for n, old in zip(new, carry, strict=True))
+        return kept, where(inside, new[0], 0)
+
+    streams: tuple[Tensor, ...] = (gates,)
+    if lengths is not None:
+        streams = (gates, gates.graph.arange(gates.extents[0]))
+    # One step is no loop: what is called step by step is a product and what follows it.
+    if gates.shape[0] == 1:
+        last, y = one(start, tuple(stream.select(0, 0) for stream in streams))
+        return last, y.unsqueeze(0)
+    if backwards:
+        streams = tuple(stream.flip(0) for stream in streams)
+    last, ys = scan(one, start, streams)
+    return last, ys.flip(0) if backwards else ys
+
+
 class _Recurrent(Module):
     """Layers of steps over time; Parameters `weight_ih_l0`, `weight_hh_l0_reverse`, ..."""
 
@@ -133,29 +172,42 @@ class _Recurrent(Module):
         assert hh is not None
         return _Weights(self.read(ih, x), self.read(hh, x), *(self.read(p, x) for p in rest))
 
-    def _run(self, x: Tensor, start: Sequence[Tensor] | None) -> tuple[Tensor, Carry]:
-        """The last layer's outputs in x's layout, and each part of the last carry, stacked."""
-        if x.ndim not in (2, 3):
+    def _run(self, sequences: Sequences, start: Sequence[Tensor] | None) -> tuple[Sequences, Carry]:
+        """The last layer's outputs, and each part of the last carry, stacked."""
+        if isinstance(sequences, PackedSequence):
+            lengths = sequences.lengths
+            y, final = self._through(sequences.padded, start, lengths.tensor)
+            return PackedSequence.of_padded(y, lengths), final
+        swapped = self.batch_first and sequences.ndim == 3
+        y, final = self._through(sequences.transpose(0, 1) if swapped else sequences, start)
+        return (y.transpose(0, 1) if swapped else y), final
+
+    def _through(
+        self, x: Tensor, start: Sequence[Tensor] | None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        """All layers, of sequences (steps, batch, features)."""
+        if x.ndim != 3 and (x.ndim != 2 or lengths is not None):
             raise ShapeError(
                 f"{type(self).__name__}: {describe(x)}; it takes (length, batch, features), or "
                 "(length, features)"
             )
-        swapped = self.batch_first and x.ndim == 3
-        y = x.transpose(0, 1) if swapped else x
-        lasts: list[Carry] = []
+        y, lasts = x, list[Carry]()
         for layer in range(self.num_layers):
             outputs = []
             for direction in self.directions:
                 weights = self._weights(x, f"l{layer}{direction}")
                 carry = self._start(y, weights, start, len(lasts))
-                last, output = self._along(weights, y, carry, bool(direction))
+                # The input's share of all steps is one large product before the loop; in the loop
+                # only that of the hidden state is left.
+                gates = weights.from_input(y)
+                step = partial(self.step, weights)
+                last, output = along(step, carry, gates, bool(direction), lengths)
                 lasts.append(last)
                 outputs.append(output)
             y = concat(outputs, -1) if len(outputs) > 1 else outputs[0]
             if layer + 1 < self.num_layers:
                 y = self.dropout(y)
-        final = tuple(stack(states, 0) for states in zip(*lasts, strict=True))
-        return (y.transpose(0, 1) if swapped else y), final
+        return y, tuple(stack(states, 0) for states in zip(*lasts, strict=True))
 
     def _start(self, x: Tensor, w: _Weights, start: Sequence[Tensor] | None, number: int) -> Carry:
         """Where a direction of a layer begins: zeros, or its slices of what was given."""
@@ -167,23 +219,6 @@ class _Recurrent(Module):
         sizes = (self.proj_size or self.hidden_size, self.hidden_size)
         count = 2 if isinstance(self, LSTM) else 1
         return tuple(x.graph.zeros((*x.extents[1:-1], n), dtype) for n in sizes[:count])
-
-    def _along(
-        self, weights: _Weights, x: Tensor, carry: Carry, backwards: bool
-    ) -> tuple[Carry, Tensor]:
-        """One direction over time: the last carry, and every step's h."""
-
-        def step(carry: Carry, gates: Tensor) -> tuple[Carry, Tensor]:
-            new = self.step(weights, gates, carry)
-            # A Loop's carried values keep their types from trip to trip.
-            kept = tuple(n.cast(old.dtype) for n, old in zip(new, carry, strict=True))
-            return kept, kept[0]
-
-        # The input's share of all steps is one large product before the loop; in the loop only that
-        # of the hidden state is left.
-        gates = weights.from_input(x)
-        last, output = scan(step, carry, gates.flip(0) if backwards else gates)
-        return last, output.flip(0) if backwards else output
 
 
 class RNN(_Recurrent):
@@ -206,10 +241,11 @@ class RNN(_Recurrent):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, dtype
         )
 
-    def forward(self, x: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Sequences, h0: Tensor | None = None) -> tuple[Sequences, Tensor]:
         """x (length, batch, input) to every h of the last layer, and the last h of every layer.
 
-        Shapes: (length, batch, directions * hidden), (layers * directions, batch, hidden).
+        Shapes: (length, batch, directions * hidden), (layers * directions, batch, hidden). Of a
+        PackedSequence every h is one, and the last h is that of each sequence's own end.
         """
         y, (h,) = self._run(x, None if h0 is None else [h0])
         return y, h
@@ -236,7 +272,7 @@ class GRU(_Recurrent):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, dtype
         )
 
-    def forward(self, x: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Sequences, h0: Tensor | None = None) -> tuple[Sequences, Tensor]:
         """Every h of the last layer, and the last h of every layer; see `RNN`."""
         y, (h,) = self._run(x, None if h0 is None else [h0])
         return y, h
@@ -249,8 +285,8 @@ class LSTM(_Recurrent):
     step = staticmethod(_lstm)
 
     def forward(
-        self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        self, x: Sequences, hc: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Sequences, tuple[Tensor, Tensor]]:
         """Every h of the last layer, and the last (h, c) of every layer; see `RNN`."""
         y, (h, c) = self._run(x, hc)
         return y, (h, c)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import luminal as lm
-from luminal.base import dtypes
 from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
+from luminal.nn.recurrent import Carry, along
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call
 
 Activation = Callable[[Tensor], Tensor]
-Carry = tuple[Tensor, ...]
 
 
 def _activation(name: str, alpha: float | None, beta: float | None) -> Activation:
@@ -153,7 +153,9 @@ def recurrent(call: Call, x: Tensor, *rest: Any) -> Any:
         states = [first, cell] if call.node.op_type == "LSTM" else [first]
         start = tuple(zeros if s is None else s.select(0, k) for s in states)
         backward = direction == "reverse" or k == 1
-        y, last = _along(layer, step, start, lengths, backward)
+        # The input's share is one product over all steps; the loop has only what depends on the
+        # step before.
+        last, y = along(partial(step, layer), start, layer.from_input(), backward, lengths)
         outputs.append(y)
         lasts.append(last)
     whole = lm.stack(outputs, 1)
@@ -186,38 +188,3 @@ _TAKES = {
     "scaledtanh": (True, True),
     "thresholdedrelu": (True, False),
 }
-
-
-def _along(
-    layer: _Layer,
-    step: Callable[[_Layer, Tensor, Carry], Carry],
-    start: Carry,
-    lengths: Tensor | None,
-    backward: bool,
-) -> tuple[Tensor, Carry]:
-    """Every output, and the last state; behind its length a row keeps its state and gives 0."""
-    # The input's share is one product over all steps; the loop has only what depends on the step
-    # before.
-    gates = layer.from_input()
-    steps = layer.x.extents[0]
-    numbers = layer.x.graph.arange(steps)
-    if backward:
-        gates, numbers = gates.flip(0), numbers.flip(0)
-
-    def one(carry: Carry, slices: tuple[Tensor, Tensor]) -> tuple[Carry, Tensor]:
-        here, number = slices
-        state = step(layer, here, carry)
-        if lengths is None:
-            return state, state[0]
-        # Rows run to the longest one's end, and those that are done keep their state: a batch has
-        # one number of trips.
-        inside = (number < lengths.cast(dtypes.int64)).unsqueeze(-1)
-        kept = tuple(lm.where(inside, n, o) for n, o in zip(state, carry, strict=True))
-        return kept, lm.where(inside, state[0], 0)
-
-    # One step is no loop: a model that is called step by step is a product and what follows it.
-    if steps == 1:
-        last, y = one(start, (gates.select(0, 0), numbers.select(0, 0)))
-        return y.unsqueeze(0), last
-    last, ys = lm.scan(one, start, (gates, numbers))
-    return (ys.flip(0) if backward else ys), last

@@ -1,4 +1,5 @@
-"""torch.nn.utils: clips the gradients that `backward` has found, and joins Parameters to a vector.
+"""torch.nn.utils: clips the gradients that `backward` has found, and joins Parameters to a vector;
+`rnn` has packed sequences.
 
 Gradients are replaced, not changed in place: `p.grad` is another Tensor then, which
 `optimizer.step()` takes.
@@ -15,7 +16,17 @@ from luminal.frontend.tensor import Tensor
 from luminal.memory.arrays import Array
 from luminal.memory.data import array_of
 from luminal.memory.state import Parameter
+from luminal.nn.utils import rnn
 from luminal.optim import clip
+
+__all__ = [
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "get_total_norm",
+    "parameters_to_vector",
+    "rnn",
+    "vector_to_parameters",
+]
 
 
 def clip_grad_norm_(
