@@ -20,11 +20,13 @@ from luminal.cli.options import (
     Images,
     KeepQuantized,
     Mode,
+    Projector,
     Seed,
     Temperature,
     Template,
     TopP,
     one_adapter,
+    tell_sight,
 )
 from luminal.loaders.image import read_image
 from luminal.loaders.write_atomic import replacing
@@ -48,6 +50,7 @@ def command(
         str, typer.Option(help="A folder or .gguf with a chat template, or a Hugging Face id.")
     ],
     image: Images = None,
+    mmproj: Projector = None,
     system: Annotated[str, typer.Option(help="What the model is told before the chat.")] = "",
     template: Template = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")] = 1000,
@@ -66,16 +69,12 @@ def command(
     from luminal import models
 
     loaded = models.load(
-        model,
-        mode=mode,
-        backend=backend,
-        context=context,
-        keep_quantized=keep_quantized,
-        compute_dtype=compute_dtype,
-        adapter=one_adapter(adapter),
-    )
+        model, mode=mode, backend=backend, context=context, keep_quantized=keep_quantized,
+        compute_dtype=compute_dtype, adapter=one_adapter(adapter), projector=mmproj,
+    )  # fmt: skip
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"chat: {model} is a {type(loaded).__name__}, which does not chat")
+    tell_sight(loaded, mmproj)
     if template is not None:
         loaded.use_template(template.read())
     chat = _Chat(loaded)

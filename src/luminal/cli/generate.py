@@ -16,11 +16,13 @@ from luminal.cli.options import (
     Images,
     KeepQuantized,
     Mode,
+    Projector,
     Seed,
     Temperature,
     Tokenizer,
     TopP,
     one_adapter,
+    tell_sight,
 )
 
 
@@ -34,6 +36,7 @@ def command(
         ),
     ] = "",
     image: Images = None,
+    mmproj: Projector = None,
     tokenizer: Tokenizer = None,
     max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 200,
     temperature: Temperature = 0.0,
@@ -70,9 +73,11 @@ def command(
     loaded = models.load(
         model or models.SHIPPED, tokenizer, mode, backend,
         keep_quantized=keep_quantized, compute_dtype=compute_dtype, adapter=one_adapter(adapter),
+        projector=mmproj,
     )  # fmt: skip
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")
+    tell_sight(loaded, mmproj)
     pieces = loaded.stream(
         prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
         min_p=min_p, repetition_penalty=repetition_penalty, seed=seed,

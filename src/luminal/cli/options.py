@@ -74,6 +74,24 @@ Images = Annotated[
     typer.Option("--image", help="An image file, for a model that sees; may be given often."),
 ]
 
+Projector = Annotated[
+    str | None,
+    typer.Option(
+        "--mmproj",
+        metavar="FILE",
+        help="What sees for a text model in GGUF: its mmproj file.",
+        show_default="one beside it that fits",
+    ),
+]
+
+
+def tell_sight(loaded: Any, projector: str | None) -> None:
+    """Says on standard error which mmproj file was found beside a model, as nobody named it."""
+    sight = loaded.sight
+    if projector is None and not isinstance(sight, str) and sight.source.suffix == ".gguf":
+        typer.echo(f"luminal: {sight.source} sees for the model; --mmproj takes another", err=True)
+
+
 Temperature = Annotated[
     float,
     typer.Option(

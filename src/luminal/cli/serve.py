@@ -20,6 +20,7 @@ from luminal.cli.options import (
     ComputeDtype,
     Draft,
     KeepQuantized,
+    Projector,
     Template,
     Tokenizer,
 )
@@ -99,6 +100,7 @@ def command(
     tensor: Tensor = 1,
     replicas: Replicas = 1,
     restarts: Restarts = 5,
+    mmproj: Projector = None,
 ) -> None:
     """Serve a model until SIGTERM or Ctrl-C."""
     system.require_posix("luminal serve")
@@ -109,9 +111,8 @@ def command(
         from luminal.serve.groups import Groups
         from luminal.serve.server import SWITCH, bound, log_as_json, run
     except ImportError as error:
-        raise InputError(
-            f"serve: {error.name} is not installed; {installation.hint('serve')}"
-        ) from None
+        hint = installation.hint("serve")
+        raise InputError(f"serve: {error.name} is not installed; {hint}") from None
     from luminal.serve.load import load
     from luminal.serve.orders import TEXTS, Limits
     from luminal.serve.rank_process import Settings
@@ -121,10 +122,10 @@ def command(
     sockets = bound(host, port)  # before the model is loaded, which takes its time
     arguments: dict[str, Any] = {
         "path": model, "tokenizer": tokenizer, "name": name, "context": context, "cache": cache,
-        "rows": rows, "chunk": chunk, "backend": backend, "keep_quantized": keep_quantized,
-        "compute_dtype": compute_dtype, "draft": draft, "cache_dtype": cache_dtype,
-        **_adapters(adapter or []), "template": None if template is None else template.read(),
-    }  # fmt: skip
+        "rows": rows, "chunk": chunk, "backend": backend, "draft": draft, "projector": mmproj,
+        "keep_quantized": keep_quantized, "compute_dtype": compute_dtype,
+        "template": template and template.read(), "cache_dtype": cache_dtype,
+    } | _adapters(adapter or [])  # fmt: skip
     limits = Limits(max_body or TEXTS, max_tokens, queue=queue, seconds=timeout)
     settings = Settings(arguments, limits, accepted_keys, origins)
     if tensor * replicas > 1:

@@ -484,6 +484,7 @@ def load(
     ahead: bool = True,
     adapter: str | Path | None = None,
     adapters: Mapping[str, str | Path] | None = None,
+    projector: str | Path | None = None,
 ) -> Any:
     """The model in a folder, a `.gguf`, a llama2.c `.bin`, or of a Hugging Face id.
 
@@ -496,10 +497,11 @@ def load(
     packed matrices stay as in the file, which is mapped, and are decoded wherever they are read;
     else they become float32. `adapter`: a folder of PEFT (LoRA, DoRA), which is merged into the
     weights; `adapters`: folders of LoRA by name, which are kept apart: a server chooses one for
-    each request, and all else is the model without them. `ahead`: a thread begins to read the
-    weights; not for a rank, which reads a part of them. Raises LoadError, CompileError for a mode
-    or backend that is not here, and InputError for one of the six with another model, or with a
-    file that has none.
+    each request, and all else is the model without them. `projector`: the mmproj file of a text
+    model in GGUF, by which it sees; by default one that lies beside it and fits. `ahead`: a thread
+    begins to read the weights; not for a rank, which reads a part of them. Raises LoadError,
+    CompileError for a mode or backend that is not here, and InputError for one of the seven with
+    another model, or with a file that has none.
     """
     start = time.perf_counter()
     # First of all: a misspelt mode or a missing device is said before gigabytes are read.
@@ -512,9 +514,9 @@ def load(
             "compute_dtype": compute_dtype,
         }
         decoder_options["keep_quantized"] = keep_quantized or None
-        decoder_options |= {"adapter": adapter, "adapters": adapters or None}
+        decoder_options |= {"adapter": adapter, "adapters": adapters, "projector": projector}
         for name, value in decoder_options.items():
-            if value is not None:
+            if value is not None and value != {}:
                 raise InputError(
                     f"{path}: no language model, which alone takes {name}=; leave it out"
                 )
@@ -541,9 +543,10 @@ def load(
         names = special_tokens(place, tokenizer_of_model)
         loaded.chat_template = ChatTemplate(checkpoint.chat_template, names)
     sees = architecture_of(checkpoint.config, checkpoint.path).sees
-    if sees:
+    if sees or projector is not None or place.suffix == ".gguf":
         sight_of = lazy.found("luminal.models.seeing:sight_of")
-        loaded.sight = sight_of(sees, checkpoint, model, mode, backend, compute_dtype)
+        runs = mode, backend, compute_dtype
+        loaded.sight = sight_of(sees, checkpoint, projector, model, *runs) or loaded.sight
     loaded.stats.weights = told(checkpoint, model, keep_quantized)
     loaded.stats.load = time.perf_counter() - start
     return loaded

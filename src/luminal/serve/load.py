@@ -40,15 +40,16 @@ def load(
     cache_dtype: Any = None,
     adapter: str | None = None,
     adapters: Mapping[str, str] | None = None,
+    projector: str | None = None,
     ranks: Ranks = ALONE,
 ) -> Served | Reading:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
     text. `backend`: the device; by default that of `lm.device`. `keep_quantized`,
-    `compute_dtype`, `adapter`, `adapters`: as of `lm.models.load`. `template`: a chat template
-    instead of the model's. `draft`: a smaller model that proposes tokens, or "lookup": from the
-    text itself.
+    `compute_dtype`, `adapter`, `adapters`, `projector`: as of `lm.models.load`. `template`: a chat
+    template instead of the model's. `draft`: a smaller model that proposes tokens, or "lookup":
+    from the text itself.
     `cache_dtype`: of keys and values that are kept; by default what the model's products multiply.
     `ranks`: who runs the model; each keeps its part of it, and all must call this.
     Raises LoadError, and InputError for a draft of another vocabulary, a model that the ranks
@@ -73,6 +74,7 @@ def load(
         ahead=ranks.have_all,
         adapter=adapter,
         adapters=adapters,
+        projector=projector,
     )
     if isinstance(loaded, Readable):
         return _reading(called, loaded, ranks, template=template, draft=draft, cache=cache)

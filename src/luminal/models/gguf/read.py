@@ -46,6 +46,11 @@ def architecture_of_file(file: GGUFFile, path: Path) -> Architecture:
     for record in records(str(name)):
         if record.gguf is not None and is_of(file, record.gguf):
             return record
+    if name == "clip":
+        raise LoadError(
+            f"{path}: is an mmproj file, which has what sees and no text model; load the text "
+            "model's file, and give this one as projector= (--mmproj)"
+        )
     supported = ", ".join(sorted({record.gguf.name for record in records() if record.gguf}))
     raise LoadError(
         f"{path}: architecture {shown(name)} is not supported; supported are {supported}"

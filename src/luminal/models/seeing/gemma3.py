@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from luminal.base.dtypes import float32
 from luminal.base.errors import LoadError
 from luminal.frontend.tensor import Tensor
@@ -13,7 +15,8 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.image import preparation_of
 from luminal.models.architectures.settings import refuse
 from luminal.models.families.renaming import Names
-from luminal.models.seeing.record import Prepare, Prepared, Seeing
+from luminal.models.seeing.metadata import image_values, vision_config
+from luminal.models.seeing.record import Prepare, Prepared, ProjectorFile, Said, Seeing
 from luminal.models.seeing.tower import NAMES, ImageTower, check_size, runs_of, siglip
 from luminal.nn import Module, RMSNorm, init
 
@@ -91,6 +94,16 @@ def _prepare(fields: Fields, processor: Fields, name: Callable[[int], str]) -> P
     return prepare
 
 
+def _said(metadata: Fields) -> Said:
+    """Files say how many patches along a side are one token, where these are not four."""
+    vision = vision_config(metadata, "gelu_pytorch_tanh")
+    size = vision["image_size"]
+    factor = metadata.integer("clip.vision.projector.scale_factor", 4)
+    count = (size // vision["patch_size"] // factor) ** 2
+    settings = {**image_values(metadata), "size": {"height": size, "width": size}}
+    return Said({"vision_config": vision, "mm_tokens_per_image": count}, settings)
+
+
 GEMMA3 = Seeing(
     _tower,
     ("vision_tower.", "multi_modal_projector.", "model.vision", "model.multi_modal"),
@@ -99,4 +112,22 @@ GEMMA3 = Seeing(
     tokens=("image_token_index", "image_token_id"),
     placeholders=("boi_token_index", "boi_token_id"),
     whole=True,
+    file=ProjectorFile(
+        tower="model.vision_tower.vision_model.",
+        projector="model.multi_modal_projector.",
+        names={
+            "mm.soft_emb_norm.weight": "mm_soft_emb_norm.weight",
+            "mm.input_projection.weight": "mm_input_projection_weight",
+        },
+        output=("mm.input_projection.weight", 1),
+        read=_said,
+        tokens={
+            "boi_token_index": ("<start_of_image>",),
+            "eoi_token_index": ("<end_of_image>",),
+            # Files leave out rows behind the tokenizer's own, and this one's may be the first.
+            "image_token_index": ("<image_soft_token>", "<pad>"),
+        },
+        # As all norms of Gemma's: the factor here, what it is more than 1 there.
+        changes={"mm.soft_emb_norm.weight": lambda array: array.astype(np.float32) - 1},
+    ),
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luminal.base.records import dataclass
@@ -34,6 +36,52 @@ class Prepared(NamedTuple):
 Prepare = Callable[["Image"], Prepared]
 
 
+class Sees(NamedTuple):
+    """What sees for a language model, as files have it, in the terms of a folder of Hugging Face's.
+
+    `record`: "module:RECORD" of this package; `source`: the folder or file. `config`: what a
+    `config.json` says; `settings`: how images are prepared; `tensors`: weights by their names
+    there. `placeholder`: what stands for an image in a prompt, where it is no token.
+    """
+
+    record: str
+    source: Path
+    config: Fields
+    settings: Fields
+    tensors: Mapping[str, Any]
+    placeholder: str = ""
+
+
+class Said(NamedTuple):
+    """What the metadata of an mmproj file says: parts of a `config.json`, and how images are
+    prepared.
+    """
+
+    config: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectorFile:
+    """How mmproj files in GGUF have a family; see `projector_file`.
+
+    `tower`, `projector`: how the names of the weights of both begin in files of Hugging Face's.
+    `names`: those of the projector, here and there. `output`: the weight that makes vectors, and
+    which of its dims is that of their features. `changes`: what is stored otherwise. `read`: what
+    the metadata says. `tokens`: keys of `config.json` for ids, and the names of these tokens, of
+    which the first that the tokenizer has is taken. `placeholder`: see `Sees`.
+    """
+
+    tower: str
+    projector: str
+    names: Mapping[str, str]
+    output: tuple[str, int]
+    read: Callable[[Fields], Said]
+    tokens: Mapping[str, tuple[str, ...]]
+    changes: Mapping[str, Callable[[Array], Array]] = field(default_factory=dict)
+    placeholder: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Seeing:
     """`tower`: the module that a `config.json` describes, without values, for a decoder of so many
@@ -44,7 +92,8 @@ class Seeing:
     `tokens`, `placeholders`: keys of `config.json` for the token that vectors take the place of,
     and for that which stands for an image in a prompt. `whole`: the tokens of an image see all of
     it. `places`: positions (3, count) of so many tokens among which are these images, for models
-    whose positions have rows and columns. `weights`: what becomes of the renamed ones.
+    whose positions have rows and columns. `weights`: what becomes of the renamed ones. `file`: how
+    GGUF files have the family, where they do.
     """
 
     tower: Callable[[Fields, int], Any]
@@ -56,3 +105,4 @@ class Seeing:
     whole: bool = False
     places: Callable[[int, Sequence[Span]], Array] | None = None
     weights: Callable[[Mapping[str, Array]], dict[str, Array]] = dict
+    file: ProjectorFile | None = None

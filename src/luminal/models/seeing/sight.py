@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,8 @@ class Look(NamedTuple):
 
 class Sight:
     """A vision tower with a projector, and the processor of its prompts; see
-    `luminal.models.seeing.record`. One program serves all images.
+    `luminal.models.seeing.record`. One program serves all images. `source`: the folder or the
+    mmproj file that they are from.
     """
 
     def __init__(
@@ -46,19 +48,21 @@ class Sight:
         tower: Module,
         processor: Processor,
         *,
+        source: Path,
         whole: bool,
         places: Callable[[int, Sequence[Span]], Array] | None,
         mode: Any,
         backend: str,
     ) -> None:
-        self.tower, self.processor = tower, processor
+        self.tower, self.processor, self.source = tower, processor, source
         self.whole, self.places = whole, places
         self.mode, self.backend = mode, backend
         self._program: Executable | None = None
         self._kept: OrderedDict[bytes, Array] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"Sight({type(self.tower).__name__}, {self.processor.placeholder!r}; {self.backend})"
+        tower, image = type(self.tower).__name__, self.processor.placeholder
+        return f"Sight({tower} of {self.source.name}, {image!r}; {self.backend})"
 
     def compile(self) -> Executable:
         """The tower's program, compiled at the first image."""

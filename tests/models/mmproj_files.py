@@ -1,0 +1,135 @@
+"""Text models in GGUF with their mmproj files, written by the gguf package from transformers'."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gguf
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.models import convert
+from tests.models.small_seeing import saved
+
+transformers = pytest.importorskip("transformers")
+Array = np.ndarray[Any, Any]
+NAMES = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, 4)
+TOWER_SIZES = {
+    "image_size": "image_size",
+    "patch_size": "patch_size",
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "block_count": "num_hidden_layers",
+    "attention.head_count": "num_attention_heads",
+}
+
+
+class Written(NamedTuple):
+    """How a family's files are written: the class of its text model, what the metadata says of the
+    model and its processor, and what its tensors are by names of transformers'.
+    """
+
+    text: str
+    metadata: Callable[[Any, Any], Mapping[str, Any]]
+    tensors: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+
+
+def _tower(vision: Any, images: Any) -> dict[str, Any]:
+    said = {f"clip.vision.{key}": getattr(vision, name) for key, name in TOWER_SIZES.items()}
+    for name in ("image_mean", "image_std"):
+        said[f"clip.vision.{name}"] = [float(value) for value in getattr(images, name)]
+    said["clip.vision.attention.layer_norm_epsilon"] = vision.layer_norm_eps
+    return said
+
+
+def _older(name: str) -> str:
+    """A name as published files have it, which are older than these."""
+    name = re.sub(r"^model\.(?=vision_tower|multi_modal_projector|visual)", "", name)
+    return re.sub(r"^vision_tower\.(?!vision_model)", "vision_tower.vision_model.", name)
+
+
+def _mapped(weights: Mapping[str, Array], parts: tuple[str, ...]) -> dict[str, Array]:
+    """The tensors of these parts under the names of the gguf package."""
+    tensors = {}
+    for name, array in weights.items():
+        if name.startswith(parts):
+            found = NAMES.get_name(name, try_suffixes=(".weight", ".bias"))
+            assert found is not None, name
+            tensors[found] = array
+    return tensors
+
+
+def _gemma3(model: Any, processor: Any) -> dict[str, Any]:
+    vision = model.config.vision_config
+    side = vision.image_size // vision.patch_size
+    factor = side // int(model.config.mm_tokens_per_image**0.5)
+    return {
+        **_tower(vision, processor.image_processor),
+        "clip.projector_type": "gemma3",
+        "clip.use_gelu": True,
+        **({} if factor == 4 else {"clip.vision.projector.scale_factor": factor}),
+    }
+
+
+def _gemma3_tensors(weights: Mapping[str, Array]) -> dict[str, Array]:
+    named = {name.replace("_weight", ".weight"): array for name, array in weights.items()}
+    named["multi_modal_projector.mm_soft_emb_norm.weight"] += 1
+    return _mapped(named, ("vision_tower.", "multi_modal_projector."))
+
+
+WRITTEN = {"gemma3": Written("Gemma3ForCausalLM", _gemma3, _gemma3_tensors)}
+
+
+def written(name: str, folder: Path) -> tuple[Any, Any]:
+    """A random model of transformers and its processor; its text.gguf and mmproj-model.gguf are in
+    the folder.
+    """
+    (folder / "whole").mkdir()
+    model, processor = saved(name, folder / "whole")
+    _write_text(model, WRITTEN[name].text, folder)
+    file = lm.load(folder / "whole" / "model.safetensors")
+    weights = {_older(each): np.array(array) for each, array in file.items()}
+    metadata = {"clip.has_vision_encoder": True, **WRITTEN[name].metadata(model, processor)}
+    write_mmproj(folder / "mmproj-model.gguf", metadata, WRITTEN[name].tensors(weights))
+    return model, processor
+
+
+def _write_text(model: Any, kind: str, folder: Path) -> None:
+    """The text model alone, as a GGUF file; tests/models/test_gguf_models.py has how that is."""
+    text = getattr(transformers, kind)(model.config.text_config)
+    state = {
+        name.replace("model.language_model.", "model.").replace("model.text_model.", "model."): x
+        for name, x in model.state_dict().items()
+    }
+    text.load_state_dict({name: state[name] for name in text.state_dict()})
+    alone = folder / "text"
+    text.save_pretrained(alone)
+    for file in ("tokenizer.json", "chat_template.jinja"):
+        shutil.copy(folder / "whole" / file, alone / file)
+    convert(alone, folder / "text.gguf")
+
+
+def write_mmproj(path: Path, metadata: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+    writer = gguf.GGUFWriter(path, "clip")
+    for key, value in metadata.items():
+        if isinstance(value, bool):
+            writer.add_bool(key, value)
+        elif isinstance(value, int):
+            writer.add_uint32(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
+        elif isinstance(value, str):
+            writer.add_string(key, value)
+        else:
+            writer.add_array(key, value)
+    for name, array in tensors.items():
+        writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
