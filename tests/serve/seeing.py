@@ -74,9 +74,8 @@ def invented() -> LanguageModel:
     settings = Fields({"size": {"shortest_edge": SIDE}, "crop_size": SIDE}, path)
     tower = LLAVA.tower(fields, config.hidden_size).eval()
     processor = Processor("llava:LLAVA", fields, settings, tokenizer, WORDS, "<image>")
-    model.sight = Sight(
-        tower, processor, whole=True, places=None, mode=model.mode, backend=model.backend
-    )
+    runs: dict[str, Any] = {"mode": model.mode, "backend": model.backend}
+    model.sight = Sight(tower, processor, source=path, whole=True, places=None, **runs)
     return model
 
 
