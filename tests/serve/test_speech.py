@@ -19,6 +19,7 @@ from luminal.serve.multipart import parts_of
 from luminal.serve.orders import Limits
 from luminal.serve.readers import Reading
 from luminal.serve.speech import Speech, _clock, told
+from tests.models import small_parakeet
 from tests.models.small_whisper import RATE, noise, saved
 
 LIMITS = Limits(body=200_000, queue=4)
@@ -90,6 +91,21 @@ def test_all_forms(speech: Reading) -> None:
     assert vtt == "WEBVTT\n\n" + "".join(
         f"{block.partition(chr(10))[2]}\n\n".replace(",", ".") for block in srt.split("\n\n")[:-1]
     )
+
+
+def test_a_model_without_a_decoder(tmp_path: Path) -> None:
+    small_parakeet.saved(tmp_path)
+    served = load(str(tmp_path), name="m", backend="reference")
+    assert isinstance(served, Reading)
+    options: dict[str, Any] = {"timestamp_granularities[]": "word"}
+    found = asked(served, wav(), response_format="verbose_json", **options).json()
+    model: Any = served.model
+    sound = (noise(1.3) * 20000).astype("<i2").astype(np.float32) / 2**15
+    (text,), words = model.transcribe(sound, "text"), model.transcribe(sound)
+    assert found["text"] == text.text
+    assert [word["word"] for word in found["words"]] == [word.text for word in words]
+    assert len(words) > 1
+    assert asked(served, wav(), "translations").status_code == 404
 
 
 WRONG: dict[str, tuple[bytes, dict[str, Any], int, str]] = {

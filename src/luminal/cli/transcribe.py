@@ -13,7 +13,9 @@ from luminal.cli.options import Backend, Mode
 
 def command(
     sound: Annotated[Path, typer.Argument(metavar="FILE.wav", help="The sound, at any rate.")],
-    model: Annotated[str, typer.Option(help="A Whisper or wav2vec 2.0: a folder, or an id.")],
+    model: Annotated[
+        str, typer.Option(help="A Whisper, wav2vec 2.0 or Parakeet: a folder, or an id.")
+    ],
     language: Annotated[
         str | None,
         typer.Option(help="The code of the language, as en.", show_default="the likeliest one"),
@@ -32,7 +34,9 @@ def command(
     mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:
-    """Print what is said, a line for each segment as it is found; for each word by wav2vec 2.0."""
+    """Print what is said, a line for each segment as it is found; for each word where the model
+    has no decoder.
+    """
     from luminal import models
     from luminal.models.ctc import CtcTranscriber
     from luminal.models.transcribe import Transcriber, clock
@@ -46,7 +50,8 @@ def command(
         return
     if not isinstance(loaded, Transcriber):
         raise InputError(
-            f"transcribe: {model} is a {type(loaded).__name__}; give a Whisper or wav2vec 2.0"
+            f"transcribe: {model} is a {type(loaded).__name__}; give a Whisper, wav2vec 2.0 "
+            "or Parakeet"
         )
     task = "translate" if translate else "transcribe"
     from luminal.models.attempts import ONCE, Fallback

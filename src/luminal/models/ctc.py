@@ -1,28 +1,27 @@
-"""Speech to text by one network without a decoder: the likeliest character of every frame.
+"""Speech to text by one network without a decoder: the likeliest output of every frame.
 
-Graves et al., Connectionist temporal classification, 2006: a frame says a character or nothing, and
-what frames in a row repeat is said once.
+Graves et al., Connectionist temporal classification, 2006: a frame says a character, or a piece of
+text, or nothing, and what frames in a row repeat is said once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import numpy as np
 
 from luminal.base import dtypes
-from luminal.base.errors import InputError, LoadError
-from luminal.loaders.fields import Fields
-from luminal.loaders.json_file import read_json
-from luminal.loaders.mapped import is_there
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
+from luminal.frontend.tensor import Tensor
 from luminal.loaders.shown import shown
-from luminal.models.architectures.settings import refuse
-from luminal.models.checkpoint import folder_processor
+from luminal.models.ctc_vocabulary import Said, Vocabulary
+from luminal.models.log_mel import StandardizedLogMel
 from luminal.models.transcribe import Segment, samples_of
-from luminal.models.wav2vec2 import Wav2Vec2
+from luminal.nn import Module
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
 from luminal.session.device_choice import chosen_device
@@ -31,184 +30,153 @@ from luminal.session.graph import Graph, compile
 Array = np.ndarray[Any, Any]
 MOST_SAMPLES = 1 << 24  # 17 minutes at 16 kHz: attention looks at all pairs of frames
 _LEAST_POWER = 1e-7  # is added to that of a sound before it is scaled
-PARTS = ("words", "characters", "text")
 
 
-class Characters(NamedTuple):
-    """What outputs of the model say: a text for each id, one of which is `blank`, nothing said.
+class Preparation(Protocol):
+    """How a sound becomes what a model takes."""
 
-    `gap` stands between words; `lower`: texts are written in lower case.
-    """
+    @property
+    def rate(self) -> int:
+        """How many samples a second."""
 
-    texts: dict[int, str]
-    unknown: str
-    blank: str
-    gap: str
-    lower: bool = False
+    @property
+    def hop(self) -> int:
+        """Samples from one frame of logits to the next."""
 
-    @classmethod
-    def of_folder(cls, folder: Path) -> Characters:
-        """By `vocab.json`, `added_tokens.json` and `tokenizer_config.json`. Raises LoadError."""
-        path = folder / "vocab.json"
-        if not is_there(path):
-            raise LoadError(
-                f"{folder}: no {path.name} in it; save_pretrained of the model's tokenizer of "
-                "transformers writes one"
-            )
-        settings_path = folder / "tokenizer_config.json"
-        values = read_json(settings_path) if is_there(settings_path) else {}
-        settings = Fields(values, settings_path)
-        if settings.values.get("target_lang") is not None:
-            raise LoadError(
-                f"{settings_path}: target_lang is {shown(settings.values['target_lang'])}; a "
-                "vocabulary of several languages is not supported"
-            )
-        refuse(settings, replace_word_delimiter_char=" ")
-        ids = read_json(path)
-        more = folder / "added_tokens.json"
-        if is_there(more):
-            ids |= read_json(more)
-        for text, number in ids.items():
-            if type(number) is not int or number < 0:
-                raise LoadError(f"{path}: {shown(text)} is {shown(number)}; it must be an id")
-        return cls(
-            {number: text for text, number in ids.items()},
-            _content(settings, "unk_token", "<unk>"),
-            _content(settings, "pad_token", "<pad>"),
-            _content(settings, "word_delimiter_token", "|"),
-            settings.flag("do_lower_case", False),
-        )
+    @property
+    def shortest(self) -> int:
+        """The samples without which there is no frame."""
+
+    def input(self, graph: Graph) -> Tensor:
+        """A model's input in a graph, of one sound of any length."""
+
+    def __call__(self, samples: Array) -> Array:
+        """The values of that input, of samples (count,), without the batch."""
 
 
-def _content(settings: Fields, key: str, default: str) -> str:
-    """A token's text; old files have an object with settings around it."""
-    if isinstance(settings.values.get(key), dict):
-        return settings.section(key).text("content", default)
-    return settings.text(key, default)
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples themselves; `normalize`: of mean 0 and variance 1."""
 
+    hop: int
+    shortest: int
+    rate: int = 16000
+    normalize: bool = True
 
-class _Said(NamedTuple):
-    """A character, its id, and its frames from `start` to before `end`."""
+    def input(self, graph: Graph) -> Tensor:
+        """A Tensor (1, count) of float32."""
+        count = graph.dim("s", self.shortest, MOST_SAMPLES)
+        return graph.tensor((1, count), dtypes.float32, "sound")
 
-    text: str
-    token: int
-    start: int
-    end: int
-
-
-class CtcTranscriber:
-    """A loaded wav2vec 2.0 or HuBERT; one program serves sounds of all lengths."""
-
-    def __init__(
-        self,
-        model: Wav2Vec2,
-        characters: Characters,
-        rate: int = 16000,
-        normalize: bool = True,
-        mode: CompilationMode | str = "fast",
-        backend: str | None = None,
-    ) -> None:
-        self.model, self.characters = model, characters
-        self.rate, self.normalize = rate, normalize
-        self.mode, self.backend = mode, chosen_device(backend)
-        self._program: Executable | None = None
-
-    @classmethod
-    def of_folder(cls, folder: Path, model: Wav2Vec2, mode: Any, backend: str) -> CtcTranscriber:
-        """With the characters and the preparation of its folder. Raises LoadError."""
-        fields = folder_processor(folder, "feature_extractor")
-        characters = Characters.of_folder(folder)
-        if characters.blank not in characters.texts.values():
-            path = folder / "vocab.json"
-            raise LoadError(f"{path}: it lacks {shown(characters.blank)}, which stands for silence")
-        return cls(
-            model,
-            characters,
-            fields.integer("sampling_rate", 16000),
-            fields.flag("do_normalize", True),
-            mode,
-            backend,
-        )
-
-    def __repr__(self) -> str:
-        layers = self.model.config.layers
-        return (
-            f"CtcTranscriber({layers.num_hidden_layers} layers of {layers.hidden_size}, "
-            f"{self.model.config.outputs} characters; {self.backend})"
-        )
-
-    def compile(self) -> Executable:
-        """The program, compiled at the first call: samples (s,) to logits (frames, characters)."""
-        if self._program is None:
-            graph = Graph("sound")
-            count = graph.dim("s", self.model.config.shortest, MOST_SAMPLES)
-            logits = self.model(graph.tensor((1, count), dtypes.float32, "sounds"))
-            logits.squeeze(0).output("logits")
-            self._program = compile(graph, backend=self.backend, mode=self.mode)
-        return self._program
-
-    def logits(self, sound: str | Path | Array) -> Array:
-        """The logits of a WAVE file, or of samples (count,) at the rate: (frames, characters).
-
-        Raises InputError for a sound that is too short or too long, LoadError.
-        """
-        samples = samples_of(sound, self.rate)
-        shortest = self.model.config.shortest
-        if not shortest <= len(samples) <= MOST_SAMPLES:
-            raise InputError(
-                f"transcribe: the sound has {len(samples)} samples at {self.rate} a second; it "
-                f"must have {shortest} to {MOST_SAMPLES}: "
-                + ("add silence" if len(samples) < shortest else "cut it into parts")
-            )
-        return np.asarray(self.compile()(sounds=self.prepared(samples)[None])["logits"])
-
-    def prepared(self, samples: Array) -> Array:
-        """Samples (count,) in float32, of mean 0 and variance 1 where the model was trained so."""
+    def __call__(self, samples: Array) -> Array:
+        """Samples (count,) in float32."""
         samples = samples.astype(np.float32)
         if not self.normalize:
             return samples
         centred: Array = (samples - samples.mean()) / np.sqrt(samples.var() + _LEAST_POWER)
         return centred
 
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Log-mel frames, of which `group` make one frame of logits."""
+
+    log_mel: StandardizedLogMel
+    group: int
+
+    @property
+    def rate(self) -> int:
+        """How many samples a second."""
+        return self.log_mel.rate
+
+    @property
+    def hop(self) -> int:
+        """Samples from one frame of logits to the next."""
+        return self.log_mel.hop * self.group
+
+    @property
+    def shortest(self) -> int:
+        """Two frames: one alone has no variance."""
+        return 2 * self.log_mel.hop
+
+    def input(self, graph: Graph) -> Tensor:
+        """A Tensor (1, frames, mels) of float32."""
+        count = graph.dim("f", 2, MOST_SAMPLES // self.log_mel.hop)
+        return graph.tensor((1, count, self.log_mel.mels), dtypes.float32, "sound")
+
+    def __call__(self, samples: Array) -> Array:
+        """(frames, mels) in float32."""
+        return self.log_mel(samples)
+
+
+class CtcTranscriber:
+    """A loaded wav2vec 2.0, HuBERT or Parakeet; one program serves sounds of all lengths.
+
+    `model` takes what `prepared` makes of a sound, in a batch of one, to logits of `vocabulary`;
+    `about` is what is told of it.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        prepared: Preparation,
+        vocabulary: Vocabulary,
+        mode: CompilationMode | str = "fast",
+        backend: str | None = None,
+        about: str = "",
+    ) -> None:
+        self.model, self.prepared, self.vocabulary = model, prepared, vocabulary
+        self.rate = prepared.rate
+        self.mode, self.backend = mode, chosen_device(backend)
+        self._about = about
+        self._program: Executable | None = None
+
+    def __repr__(self) -> str:
+        return f"CtcTranscriber({self._about}; {self.backend})"
+
+    def compile(self) -> Executable:
+        """The program, compiled at the first call: a sound to logits (frames, outputs)."""
+        if self._program is None:
+            graph = Graph("sound")
+            self.model(self.prepared.input(graph)).squeeze(0).output("logits")
+            self._program = compile(graph, backend=self.backend, mode=self.mode)
+        return self._program
+
+    def logits(self, sound: str | Path | Array) -> Array:
+        """The logits of a WAVE file, or of samples (count,) at the rate: (frames, outputs).
+
+        Raises InputError for a sound that is too short or too long, LoadError.
+        """
+        samples = samples_of(sound, self.rate)
+        shortest = self.prepared.shortest
+        if not shortest <= len(samples) <= MOST_SAMPLES:
+            raise InputError(
+                f"transcribe: the sound has {len(samples)} samples at {self.rate} a second; it "
+                f"must have {shortest} to {MOST_SAMPLES}: "
+                + ("add silence" if len(samples) < shortest else "cut it into parts")
+            )
+        return np.asarray(self.compile()(sound=self.prepared(samples)[None])["logits"])
+
     def transcribe(self, sound: str | Path | Array, parts: str = "words") -> list[Segment]:
         """What is said in a WAVE file, or in samples (count,) at the model's rate, with times.
 
-        `parts`: "words", "characters" (the gaps between words are among them), or "text", which is
-        all of it. Raises InputError, LoadError.
+        `parts`: "words", "text", which is all of it, or "characters" where the model writes these
+        (the gaps between words are among them). Raises InputError, LoadError.
         """
-        if parts not in PARTS:
+        possible = self.vocabulary.parts
+        if parts not in possible:
             raise InputError(
-                f"transcribe: parts is {shown(parts)}; it is one of {', '.join(map(repr, PARTS))}"
+                f"transcribe: parts is {shown(parts)}; it is one of "
+                f"{', '.join(map(repr, possible))}"
             )
-        said = self._said(self.logits(sound).argmax(-1))
-        if parts == "characters":
-            return [self._segment([character]) for character in said]
-        if parts == "words":
-            groups = groupby(said, lambda character: character.text == self.characters.gap)
-            return [self._segment(list(word)) for is_gap, word in groups if not is_gap]
+        said = self.vocabulary.said(self.logits(sound).argmax(-1).tolist())
+        if parts != "text":
+            return [self._segment(part) for part in self.vocabulary.divided(said, parts)]
         whole = [self._segment(said)] if said else []
         return [replace(segment, text=segment.text.strip()) for segment in whole]
 
-    def _said(self, ids: Array) -> list[_Said]:
-        """The characters in the likeliest ids of all frames."""
-        said, start = [], 0
-        texts, unknown, blank, _, _ = self.characters
-        # By texts and not by ids: those that have none of their own are one unknown character.
-        for text, run in groupby(ids.tolist(), lambda token: texts.get(token, unknown)):
-            tokens = list(run)
-            end = start + len(tokens)
-            if text != blank:
-                said.append(_Said(text, tokens[0], start, end))
-            start = end
-        return said
-
-    def _segment(self, said: list[_Said]) -> Segment:
-        texts = (
-            " " if character.text == self.characters.gap else character.text for character in said
-        )
-        text = "".join(texts)
-        if self.characters.lower:
-            text = text.lower()
-        seconds = self.model.config.hop / self.rate
-        tokens = tuple(character.token for character in said)
+    def _segment(self, said: Sequence[Said]) -> Segment:
+        seconds = self.prepared.hop / self.rate
+        tokens = tuple(spoken.token for spoken in said)
+        text = self.vocabulary.text(said)
         return Segment(said[0].start * seconds, said[-1].end * seconds, text, tokens)

@@ -39,6 +39,7 @@ FAMILIES: Mapping[str, str] = {
     "ModernBertForSequenceClassification": "text_heads:MODERNBERT_TEXTS",
     "ModernBertForTokenClassification": "text_heads:MODERNBERT_TOKENS",
     "ModernBertModel": "modernbert:MODERNBERT",
+    "ParakeetForCTC": "parakeet:PARAKEET",
     "ResNetForImageClassification": "convolutional:RESNET",
     "RobertaForMaskedLM": "bert:ROBERTA",
     "RobertaForQuestionAnswering": "text_heads:ROBERTA_ANSWERS",

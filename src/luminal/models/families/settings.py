@@ -14,6 +14,18 @@ def head_dim(fields: Fields, hidden: str, heads: str) -> int:
     return width // count
 
 
+MAX_SIZE = 1 << 16
+"""Of a kernel, a stride or a count of bands: a damaged file may speak of any number."""
+
+
+def odd_size(fields: Fields, key: str, default: int) -> int:
+    """The size of a kernel that lies around its middle. Raises LoadError for an even one."""
+    size = fields.integer(key, default, most=MAX_SIZE)
+    if size % 2 == 0:
+        raise LoadError(f"{fields.path}: {key} is {size}; it must be odd, to have a middle")
+    return size
+
+
 MAX_LABELS = 1_000_000  # a damaged file may speak of any number
 
 

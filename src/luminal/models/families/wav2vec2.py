@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import numpy as np
+from pathlib import Path
+from typing import Any
 
 from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.settings import MAX_LAYERS, layer_count, refuse
-from luminal.models.ctc import CtcTranscriber
+from luminal.models.checkpoint import folder_processor
+from luminal.models.ctc import CtcTranscriber, Samples
+from luminal.models.ctc_vocabulary import Characters
 from luminal.models.families.family import Family
 from luminal.models.families.renaming import Names, renamed
 from luminal.models.families.settings import head_dim
+from luminal.models.families.weight_norm import without_weight_norms
 from luminal.models.transformer import TransformerConfig
 from luminal.models.wav2vec2 import Wav2Vec2, Wav2Vec2Config
 
@@ -34,8 +37,6 @@ _NAMES: Names = (
     (r"\.final_layer_norm\.", ".mlp.norm."),
     (r"(layers\.\d+)\.layer_norm\.", r"\1.attention.norm."),
 )
-_SCALE = "positions.parametrizations.weight.original0", "positions.weight_g"
-_DIRECTION = "positions.parametrizations.weight.original1", "positions.weight_v"
 
 
 def _model(fields: Fields) -> Wav2Vec2:
@@ -89,22 +90,23 @@ def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
         names = {name: name.removeprefix("encoder.layer_") for name in weights}
     else:
         names = {name: name.replace("encoder.layer_norm.", "transformer.norm.") for name in weights}
-    weights = {names[name]: array for name, array in weights.items()}
-    for scale, direction in zip(_SCALE, _DIRECTION, strict=True):
-        if scale in weights and direction in weights:
-            weights["positions.weight"] = _scaled(weights.pop(scale), weights.pop(direction))
-    return weights
+    return without_weight_norms({names[name]: array for name, array in weights.items()})
 
 
-def _scaled(scale: Array, direction: Array) -> Array:
-    """A weight that files hold as its length and direction at each place of its kernel.
+def _transcriber(folder: Path, model: Wav2Vec2, mode: Any, backend: str) -> CtcTranscriber:
+    """With the characters and the preparation of its folder. Raises LoadError."""
+    fields, config = folder_processor(folder, "feature_extractor"), model.config
+    samples = Samples(
+        config.hop,
+        config.shortest,
+        fields.integer("sampling_rate", 16000),
+        fields.flag("do_normalize", True),
+    )
+    layers = config.layers
+    about = (
+        f"{layers.num_hidden_layers} layers of {layers.hidden_size}, {config.outputs} characters"
+    )
+    return CtcTranscriber(model, samples, Characters.of_folder(folder), mode, backend, about)
 
-    Salimans and Kingma, arXiv 1602.07868.
-    """
-    wide = np.asarray(direction, np.float32)
-    lengths = np.sqrt(np.square(wide, dtype=np.float64).sum((0, 1), keepdims=True))
-    merged: Array = (wide * (np.asarray(scale, np.float32) / lengths)).astype(direction.dtype)
-    return merged
 
-
-WAV2VEC2 = Family(_model, _weights, CtcTranscriber.of_folder)
+WAV2VEC2 = Family(_model, _weights, _transcriber)
