@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 _FOLDER = Path(__file__).parent / "page"
 _STYLE = '<link rel="stylesheet" href="viz.css">'
 _DOCUMENT = '<script type="application/json" id="document">null</script>'
-_SCRIPT = '<script src="viz.js"></script>'
+_SCRIPTS = re.compile(r'(?:<script src="\w+\.js"></script>\n)+')
 
 
 def page(document: Mapping[str, Any]) -> str:
@@ -26,10 +27,16 @@ def page(document: Mapping[str, Any]) -> str:
 @cache
 def _halves() -> tuple[str, str]:
     """The page up to its data, and what follows, with style and script in them."""
-    html, style, script = (
-        (_FOLDER / name).read_text(encoding="utf-8") for name in ("index.html", "viz.css", "viz.js")
-    )
-    html = html.replace(_STYLE, f"<style>\n{style}</style>")
-    html = html.replace(_SCRIPT, f"<script>\n{script}</script>")
+    html = _text("index.html").replace(_STYLE, f"<style>\n{_text('viz.css')}</style>")
+    html = _SCRIPTS.sub(lambda found: f"<script>\n{_joined(found[0])}</script>\n", html)
     before, _, after = html.partition(_DOCUMENT)
     return before, after
+
+
+def _joined(scripts: str) -> str:
+    """The scripts that elements name, in their order. Each uses what others have at its top."""
+    return "\n".join(map(_text, re.findall(r'src="([^"]+)"', scripts)))
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")

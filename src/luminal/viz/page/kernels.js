@@ -1,0 +1,44 @@
+"use strict";
+// Kernels: the roofline, a table, and the code of what is chosen.
+
+function kernelsView() {
+  if (!launches.length) return { element: empty("kernels", "This program has no launches: all that it gives was known while it was compiled.") };
+  const rows = launches.map((row, id) => ({ ...row, id }));
+  const roof = roofline(rows);
+  const shownTable = table("Launches", launchColumns(), rows, { sorted: isTimed ? 3 : 0, isDown: isTimed, pick: row => select("launch", row.id), isChosen: row => isChosenLaunch(row.id) });
+  const texts = kernelTexts();
+  const title = element("h2", {});
+  const code = element("section", { "aria-label": "Code of the kernel" }, title, texts.element);
+  const update = () => {
+    roof.redraw?.();
+    shownTable.refresh();
+    const kernel = selectedKernel() ?? kernels[meets("kernels", kernels, selection.values)[0]] ?? kernelByNumber.get(order[0]?.kernel) ?? kernels[0];
+    code.hidden = !kernel;
+    if (!kernel) return;
+    title.textContent = `Code of ${kernelName(kernel.number)}${kernel.origin ? `: ${kernel.origin}` : ""}`;
+    texts.show(kernel);
+  };
+  update();
+  const early = given.prologue?.length ? [element("h2", {}, "Once per change of a weight"), table("Prologue", launchColumns().filter(one => !one.timed), given.prologue.map((row, id) => ({ ...row, id })))] : [];
+  return { update, element: element("div", {}, element("h2", {}, "Roofline"), ...(Array.isArray(roof) ? roof : [rooflineWords(rows), roof]), element("h2", {}, "Launches"),
+    element("p", { class: "faint" }, isTimed ? sumInWords() : notes.kernels ?? "No launch was timed."), shownTable, code, ...early) };
+}
+
+function launchColumns() {
+  const columns = [
+    { title: "launch", value: row => row.id, show: row => String(row.id) },
+    { title: "kernel", text: "short", value: row => row.kernel, show: row => patched(colourOf(row.kernel), kernelName(row.kernel)) },
+    { title: "of", text: true, value: row => launchName(row) },
+    { title: "time", timed: true, value: row => row.seconds, show: row => duration(row.seconds) },
+    { title: "share", timed: true, value: row => row.seconds, show: row => (isTimed ? percent((row.seconds ?? 0) / launchSum) : "") },
+    { title: "roof", timed: true, hint: "the least time that its bound allows, over the time it took", value: row => row.roofline, show: row => (row.roofline === null || row.roofline === undefined ? (doubtOf(row) ? element("span", { class: "wrong", title: doubtOf(row) }, "doubtful") : "") : element("span", { title: doubtOf(row) || null }, `${percent(row.roofline)}${row.roofline > 1.005 ? " *" : ""}`)) },
+    { title: "bound", text: "short", timed: true, value: row => row.bound ?? "" },
+    { title: "trips", value: row => row.trips, show: row => whole(row.trips) },
+    { title: "chunks", hint: "parts that threads take", value: row => row.chunks, show: row => whole(row.chunks) },
+    { title: "FLOP", value: row => row.flops, show: row => amount(row.flops, "") },
+    { title: "bytes", value: row => row.bytes, show: row => bytes(row.bytes) },
+    { title: "FLOP/B", hint: "arithmetic intensity", value: row => row.flops / row.bytes, show: row => (row.bytes ? digits(row.flops / row.bytes) : "") },
+    { title: "occupancy", text: true, value: occupancy },
+  ];
+  return columns.filter(one => (isTimed || !one.timed) && (one.title !== "occupancy" || launches.some(row => row.occupancy !== null && row.occupancy !== undefined)));
+}
