@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 _PACKAGE = str(Path(__file__).parents[1])
 _FRONTEND = str(Path(_PACKAGE, "frontend"))
+_COMMANDS = str(Path(_PACKAGE, "cli"))
 _LIBRARY = str(Path(sys.modules["contextlib"].__file__ or "").parent)
 
 
@@ -82,7 +83,7 @@ def gradients_of(recorded: Recorded | None) -> None:
     now.set("" if recorded is None else recorded._replace(is_gradient=True))
 
 
-_OUTSIDE, _INSIDE, _CALL = range(3)
+_OUTSIDE, _INSIDE, _CALL, _COMMAND = range(4)
 
 # By the ids of code objects, which are held here and in `Lines`: to hash one hashes all it is made
 # of, which takes longer than all else here.
@@ -91,12 +92,16 @@ _held: list[CodeType] = []
 
 
 def _kind(code: CodeType) -> int:
-    """Is code a user's, or of this package, or a function in it that records an operation?"""
+    """Is code a user's, or of this package, or a function in it that records an operation, or one
+    of the `luminal` command? What calls a command is no line of a user.
+    """
     kind = _kinds.get(id(code))
     if kind is None:
         file = code.co_filename
         if file.startswith(_FRONTEND) and "<" not in code.co_qualname:
             kind = _CALL
+        elif file.startswith(_COMMANDS):
+            kind = _COMMAND
         elif file.startswith((_PACKAGE, "<records>", "<frozen")):
             kind = _INSIDE
         else:  # packages of others lie below the library's folder
@@ -132,6 +137,8 @@ class Lines:
                     name = "" if call is None else call.co_name.strip("_")
                     told = self._told[key] = Recorded(_line(frame), module, name)
                 return told
+            if kind == _COMMAND:
+                break
             if kind == _CALL:
                 call = code
             frame = frame.f_back
@@ -157,9 +164,12 @@ def calling(name: str, kind: type) -> Token[str | Recorded]:
 def line_here() -> Line | None:
     """The user's line that is being executed; None where a thread or command is all Luminal's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _kind(frame.f_code) != _OUTSIDE:
+    while frame is not None:
+        kind = _kind(frame.f_code)
+        if kind in (_OUTSIDE, _COMMAND):
+            return _line(frame) if kind == _OUTSIDE else None
         frame = frame.f_back
-    return None if frame is None else _line(frame)
+    return None
 
 
 def user_level() -> int:

@@ -90,7 +90,8 @@ def _split(origin: Recorded) -> tuple[str, str]:
     """The path of the module and its class."""
     path, kind = _parsed(origin.module)
     if origin.last is not None:
-        path = _starred(path, _parsed(origin.last.module)[0])
+        last, outermost = _parsed(origin.last.module)
+        path = _starred(path, last or outermost)
     return path, kind
 
 

@@ -36,6 +36,7 @@ from luminal.onnx.budget import Steps, check_depth, check_sizes
 from luminal.onnx.checks import Check, Checks
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.known import Known, Unknown
+from luminal.onnx.origins import recorded
 from luminal.onnx.source import (
     MAX_CONSTANT,
     Constant,
@@ -139,7 +140,8 @@ class Translation:
         try:
             self.steps.count()
             check_depth(len(self._scopes))
-            outputs = self._outputs(node, scope)
+            with recorded(node):
+                outputs = self._outputs(node, scope)
             check_sizes(outputs)
         except OnnxError as error:
             # A node of a body has named itself already; the nodes around it are on the way, not to

@@ -105,6 +105,8 @@ def test_words() -> None:
     gradient = recorded("head (Linear)", "", 9, is_gradient=True)
     assert described([star, up, star]) == "layers.*.mlp: silu, up (m.py:3, 4)"
     assert described([first, gradient]) == "layers.0.mlp: silu; gradient of head (m.py:3, 9)"
+    outer = recorded("blocks.1 (Block)", "relu", 5)._replace(last=recorded("Net", "relu", 5))
+    assert described([outer]) == "blocks.1 to Net: relu (m.py:5)"
     assert described([recorded("Net", "exp", 1), recorded("head (Linear)", "", 2)]) == (
         "Net: exp, head (m.py:1, 2)"
     )
