@@ -95,7 +95,7 @@ class DeviceRunner:
         self.by_host: dict[str, ByHost] = {}
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.launches = self._listed(program.launches, self.quantities)
-        self.sites = Sites(program.launches, self.quantities)
+        self.sites = Sites(program, program.launches, self.quantities)
         self.placements = Placements(program, self.quantities)
         self.sizes = [self.quantities.add(buffer.bytes) for buffer in program.buffers]
         self.prologue = Prologue(program, texts, device, self._derive)

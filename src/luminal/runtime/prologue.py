@@ -121,7 +121,8 @@ class Prologue(Generic[B]):
     def report(self) -> tuple[KernelRow, ...]:
         """A row for each launch of the prologue."""
         quantities = Quantities(())
-        return Sites(self._program.prologue, quantities).report(quantities.evaluate({}))
+        sites = Sites(self._program, self._program.prologue, quantities)
+        return sites.report(quantities.evaluate({}))
 
     def _renew(self) -> None:
         with _lock:

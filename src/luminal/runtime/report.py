@@ -35,6 +35,8 @@ class KernelRow:
     """Where what it computes was recorded: modules, operations and lines of the user."""
     lines: tuple[tuple[str, int], ...] = ()
     """The user's lines, as paths of files and numbers."""
+    distinct: int | None = None
+    """Of the bytes those in different places: what several trips touch counts once. None: all."""
 
     @property
     def name(self) -> str:
@@ -48,7 +50,7 @@ class KernelRow:
 
     def limit(self, peaks: Peaks) -> tuple[Bound, float]:
         """The bound of the launch on this machine, and the least seconds it can take there."""
-        return peaks.limit(self.flops, self.bytes, self.trips)
+        return peaks.limit(self.flops, self.bytes, self.distinct)
 
     def roofline(self, peaks: Peaks | None) -> float | None:
         """The least time it can take over the time it takes; None without a profile or work, and
@@ -58,7 +60,7 @@ class KernelRow:
             return None
         if self.is_collective:  # the machine's memory does not bound it
             return None
-        return peaks.share(self.flops, self.bytes, self.trips, self.seconds)
+        return peaks.share(self.limit(peaks), self.seconds)
 
     def is_impossible(self, peaks: Peaks | None) -> bool:
         """Does the launch seem to have taken less time than it can?"""

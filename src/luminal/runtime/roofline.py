@@ -33,20 +33,22 @@ class Peaks(NamedTuple):
     cache: float  # bytes read again and again from each core's second cache
     cache_bytes: int  # a launch that moves no more may find its operands in a cache
 
-    def limit(self, flops: int, size: int, trips: int = 1) -> tuple[Bound, float]:
-        """What bounds `trips` launches with this work in all, and the least seconds they take."""
-        # By trip: each turn of a Loop may find what it reads in a cache though all turns together
-        # read more than one holds.
-        in_cache = size <= self.cache_bytes * max(trips, 1)
+    def limit(self, flops: int, size: int, distinct: int | None = None) -> tuple[Bound, float]:
+        """What bounds launches with this work in all, and the least seconds they take. Of the bytes
+        that they move, `distinct` ones are in different places; None: all.
+        """
+        # A turn of a Loop finds in a cache what turns before it have read, but no weights of its
+        # own, of which all turns together may have more than a cache holds.
+        in_cache = (size if distinct is None else distinct) <= self.cache_bytes
         computing = flops / self.flops
         moving = size / (self.cache if in_cache else self.memory)
         if computing >= moving:
             return "compute", computing
         return ("cache" if in_cache else "memory"), moving
 
-    def share(self, flops: int, size: int, trips: int, seconds: float) -> float | None:
-        """The least time over the time taken; None where it cannot be true."""
-        bound, least = self.limit(flops, size, trips)
+    def share(self, work: tuple[Bound, float], seconds: float) -> float | None:
+        """The least time for some work over the time taken; None where it cannot be true."""
+        bound, least = work
         most = MISSED * (NARROW if bound == "compute" else 1)
         return least / seconds if least <= most * seconds else None
 

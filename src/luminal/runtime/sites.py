@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from luminal.base.lines import Recorded
 from luminal.base.origins import described, lines_of
 from luminal.base.records import dataclass
-from luminal.program.launch_list import CollectiveLaunch, KernelLaunch, Launch, LoopLaunch
+from luminal.program.launch_list import (
+    CollectiveLaunch,
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Program,
+)
 from luminal.program.quantities import Quantities
 from luminal.runtime.report import COLLECTIVE, KernelRow
 from luminal.shape.expression import Expression, const
@@ -37,15 +43,24 @@ class _Site:
     chunks: int
     flops: int  # of all trips, as bytes
     bytes: int
+    held: int  # bytes of all buffers that some trip touches
 
 
 class Sites:
     """The launches of a list in its order, one in a Loop with all its trips."""
 
-    def __init__(self, launches: tuple[Launch, ...], quantities: Quantities) -> None:
+    def __init__(
+        self, program: Program, launches: tuple[Launch, ...], quantities: Quantities
+    ) -> None:
         add = quantities.add
+        sizes = {buffer.id: buffer.bytes for buffer in program.buffers}
         self._sites = [
-            _Site(*_described(launch), add(trips), *map(add, _work(launch, trips)))
+            _Site(
+                *_described(launch),
+                add(trips),
+                *map(add, _work(launch, trips)),
+                add(_sum(sizes[b] for b in dict.fromkeys(b for b, _ in program.accesses(launch)))),
+            )
             for launch, trips in _counted(launches, const(1))
         ]
         self._work = [[s.flops, s.bytes, s.chunks, s.trips] for s in self._sites]
@@ -79,9 +94,14 @@ class Sites:
                 values[site.bytes],
                 origin=described(site.origins),
                 lines=lines_of(site.origins),
+                distinct=min(values[site.bytes], values[site.held]),
             )
             for site in self._sites
         )
+
+
+def _sum(sizes: Iterable[Expression]) -> Expression:
+    return sum(sizes, const(0))
 
 
 def _described(launch: KernelLaunch | CollectiveLaunch) -> tuple[str, int, tuple[Recorded, ...]]:

@@ -401,5 +401,5 @@ def _row(facts: Mapping[str, Any]) -> KernelRow:
     lines = tuple((file, number) for file, number in facts["lines"])
     return KernelRow(
         facts["label"], facts["kernel"], facts["trips"], facts["chunks"], facts["flops"],
-        facts["bytes"], origin=facts["origin"], lines=lines,
+        facts["bytes"], origin=facts["origin"], lines=lines, distinct=facts.get("distinct"),
     )  # fmt: skip

@@ -47,7 +47,7 @@ SEARCH = SearchSummary(
 def made(search: SearchSummary | None = SEARCH) -> Report:
     kernels = (
         KernelRow("Contract", 0, 1, 4, 2_000_000, 800, origin="<i>: up (a&.py:3)"),
-        KernelRow("Sum<b>&", 1, 10, 1, 5_000, 5_000),
+        KernelRow("Sum<b>&", 1, 10, 1, 5_000, 5_000, distinct=500),
         KernelRow("Copy", 2, 1, 1, 0, 40_000),
         KernelRow("Empty", 3, 0, 0, 0, 0),
     )
@@ -61,7 +61,8 @@ def test_the_roofline_takes_the_dearest_of_arithmetic_and_bytes() -> None:
     assert PEAKS.limit(2_000_000, 800) == ("compute", 20e-6)
     assert PEAKS.limit(5, 500) == ("cache", 500 / 50e9)
     assert PEAKS.limit(5, 5000) == ("memory", 5000 / 10e9)
-    assert PEAKS.limit(5, 5000, trips=10) == ("cache", 5000 / 50e9)  # each trip moves 500
+    assert PEAKS.limit(5, 5000, distinct=500) == ("cache", 5000 / 50e9)  # ten trips move the same
+    assert PEAKS.limit(5, 5000, distinct=4000) == ("memory", 5000 / 10e9)  # each has its own
 
 
 def test_rows_know_their_share_and_their_distance_to_the_roof() -> None:
@@ -127,7 +128,7 @@ def test_json_has_stable_keys() -> None:
     ]  # fmt: skip
     assert set(facts["kernels"][0]) == {
         "label", "kernel", "trips", "chunks", "flops", "bytes", "seconds", "share", "bound",
-        "roofline", "origin", "lines",
+        "roofline", "origin", "lines", "distinct",
     }  # fmt: skip
     assert facts["kernels"][1]["bound"] == "cache"
     assert facts["kernels"][2]["seconds"] == 8e-6
@@ -184,6 +185,23 @@ def test_profile_of_an_executable(backend: str) -> None:
     assert count.numpy()[0] == 1
     with pytest.raises(lm.InputError, match="profile: runs = 0; takes an int >= 1"):
         exe.profile(given, runs=0)
+
+
+def test_what_trips_share_counts_once() -> None:
+    """The matrix of a scan is the same for each of its trips; layers have weights of their own."""
+    cx = lm.Graph()
+    x = cx.tensor((48, 64), name="x")
+    w = cx.weight((64, 64), name="w")
+    h, _ = lm.scan(lambda c, row: ((c @ w + row).tanh(), c), cx.zeros(64), x)
+    for k in range(12):
+        h = (h @ cx.weight((64, 64), name=f"w{k}")).tanh()
+    h.output("y")
+    products = [row for row in lm.compile(cx).report().kernels if row.flops > 64 * 64 * 12]
+    distinct = {row.trips: (row.distinct or 0, row.bytes) for row in products}
+    matrix = 64 * 64 * 4
+    assert distinct[48][1] > 48 * matrix
+    assert matrix <= distinct[48][0] < 2 * matrix
+    assert 12 * matrix <= distinct[12][0] <= distinct[12][1] < 13 * matrix
 
 
 def test_three_digits_never_round_up_to_a_thousand() -> None:

@@ -81,7 +81,7 @@ class CpuRunner:
             program, program.launches, functions, self.quantities,
             {launch: code.address for launch, code in self.collectives.items()},
         )  # fmt: skip
-        self.sites = Sites(program.launches, self.quantities)
+        self.sites = Sites(program, program.launches, self.quantities)
         self.prologue = Prologue(program, texts, HOST, partial(derive, program, functions))
         self.placements = Placements(program, self.quantities)
         self._savings: dict[tuple[int, ...], float] = {}
