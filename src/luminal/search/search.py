@@ -245,7 +245,7 @@ class _Search:
         # search both the machine and the best have changed, and only what still wins replaces the
         # rules' choice.
         seconds = (fast.seconds, fast.seconds)
-        chosen = fast
+        chosen, lost = fast, ""
         try:
             if best is not fast:
                 self._check(strategy)
@@ -253,7 +253,8 @@ class _Search:
                 seconds = (other, mine if wins else other)
                 chosen = best if wins else fast
         except (Lost, Refused) as error:
-            self.log.reject(str(error), "the best program, in the last comparison")
+            lost = str(error)
+            self.log.reject(lost, "the best program, in the last comparison")
         winner, ways = chosen.candidate, () if interrupted else strategy.dispatches(chosen)
         decision = Decision(winner.genome.to_json(), *seconds, json.dumps(ways))
         stages = winner.stages
@@ -266,7 +267,7 @@ class _Search:
                 decision, stages = holds, replayed
         text = _decision(decision, self.options)
         if winner is fast.candidate and decision.genome == _FAST and not is_enough:
-            text += _why_nothing(self.log, best is not fast)
+            text += _why_nothing(self.log, best is not fast, lost)
         if untried:
             limit = f"{self.mode} was over before another program was timed"
             text = f"the fast program ({fast.seconds * 1e6:,.1f} us) runs: {limit}; give it more"
@@ -329,8 +330,10 @@ class _Search:
         )
 
 
-def _why_nothing(log: Log, lost_duel: bool) -> str:
-    """Why the fast program stays: what was timed, what was only predicted."""
+def _why_nothing(log: Log, lost_duel: bool, failure: str) -> str:
+    """Why the fast program stays: what was timed, what was only predicted, what failed."""
+    if failure:
+        return f": the best of {log.candidates:,} timed failed in the last comparison: {failure}"
     foreseen = sum(
         rejected.candidates for rejected in log.rejected() if "predicted" in rejected.reason
     )

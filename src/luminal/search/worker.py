@@ -23,6 +23,7 @@ from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import aligned_empty
 from luminal.memory.state import Parameter, State
+from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
 from luminal.runtime.pipes import answers, receive, send
@@ -166,26 +167,30 @@ class Worker:
         return seconds
 
     def run_once(self, number: int) -> None:
-        """Runs a program once from the States' first values; the results stay for `elements` and
-        `distance`.
+        """Runs a program once from the first values of all that runs change; the results stay for
+        `elements` and `distance`.
         """
-        for kind, leaf in self.leaves:
-            if kind == "state":
-                self.settle(kind, leaf)
+        for leaf in self.changed(number):
+            self.settle(*leaf)
         loaded = self.programs[number]
         bound = self.bind(loaded.program) if config.get("LUMINAL_POISON") else loaded.bound
         bound.run(self.inputs, loaded.outputs)
 
     def results(self, number: int) -> dict[str, Array]:
-        """Outputs, and the States after the run, by name."""
+        """Outputs, and what the run has changed, by `oracle.name_of`."""
         assert self.operands is not None
         outputs = self.operands.outputs
         arrays = self.programs[number].outputs
         by_name = {name: a for (name, _, _), a in zip(outputs, arrays, strict=True)}
-        for (kind, leaf), state in self.leaves.items():
-            if kind == "state":
-                by_name[f"state {leaf}"] = state.numpy()
+        for kind, leaf in self.changed(number):
+            by_name[f"state {leaf}"] = self.leaves[kind, leaf].numpy()
         return by_name
+
+    def changed(self, number: int) -> list[tuple[str, int]]:
+        """The leaves that runs of a program change: States, and the Parameters that it assigns."""
+        buffers = self.programs[number].program.buffers
+        owners = {id(b.owner) for b in buffers if b.kind is BufferKind.STATE}
+        return [key for key, leaf in self.leaves.items() if key[0] == "state" or id(leaf) in owners]
 
     def elements(self, number: int, positions: dict[str, list[Array]]) -> dict[str, Array]:
         """Elements of the results, on the grid of the positions given along each dimension."""
