@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -12,6 +13,7 @@ import typer
 from luminal.base.errors import InputError
 from luminal.cli.compile import graph_of, interval, random_leaves
 from luminal.cli.options import Backend, Mode
+from luminal.cli.output import check_can_be_written
 
 if TYPE_CHECKING:  # imported when the command runs
     from luminal.runtime.executable import Executable
@@ -29,11 +31,12 @@ class Program(enum.StrEnum):
 
 
 def command(
-    target: Annotated[
-        str,
+    targets: Annotated[
+        list[str],
         typer.Argument(
-            metavar="TARGET",
-            help="FILE.py:FUNCTION (of a Graph), a model's folder or GGUF, MODEL.onnx, FILE.trace.",
+            metavar="TARGET | TRACE TRACE",
+            help="FILE.py:FUNCTION (of a Graph), a model's folder or GGUF, MODEL.onnx, FILE.trace; "
+            "or two traces: the second, and what differs from the first.",
         ),
     ],
     backend: Backend = "cpu",
@@ -61,8 +64,15 @@ def command(
 ) -> None:
     """Show what the compiler did with TARGET: graph, kernels, memory, timeline, search."""
     # Said before anything is compiled: a search may take minutes, and its page would be lost.
-    if export is not None and export.suffix != ".html":
-        raise InputError(f"viz: --export {export}: takes a name that ends in .html")
+    if export is not None:
+        if export.suffix != ".html":
+            raise InputError(f"viz: --export {export}: takes a name that ends in .html")
+        check_can_be_written("viz: --export", export)
+    *before, target = targets
+    if before and (len(before) > 1 or not all(name.endswith(".trace") for name in targets)):
+        raise InputError(
+            f"viz: {' '.join(targets)}: takes one target, or two traces to see beside each other"
+        )
     asked = _Asked(
         target, backend, mode, dict(interval("viz", text) for text in dims or []), profile
     )
@@ -72,7 +82,7 @@ def command(
     elif path.suffix == ".trace":
         from luminal.viz.saved_trace import document_of
 
-        document = document_of(path)
+        document = document_of(path, *before)
     elif path.exists() and path.suffix != ".py":
         document = _of_model(asked, program, context)
     else:
@@ -94,11 +104,20 @@ class _Asked(NamedTuple):
     def document(
         self, executable: Executable, values: Mapping[str, Any], title: str
     ) -> dict[str, Any]:
-        """The document of a program, which runs on random arrays first if it is to be timed."""
+        """The document of a program, which runs on random arrays first if it is to be timed; one
+        for a chip that is not here says that it was not.
+        """
+        from luminal.runtime.absent_driver import AbsentError
+
+        untimed = {}
         if self.is_timed:
             leaves, dims = random_leaves(executable, self.intervals, values)
-            executable.profile(leaves, dims=dims)
-        return {**executable.document(), "title": title}
+            try:
+                executable.profile(leaves, dims=dims)
+            except AbsentError as error:
+                untimed = {"kernels": f"No launch was timed: {error}"}
+        document = executable.document()
+        return {**document, "title": title, "notes": {**document["notes"], **untimed}}
 
 
 def _of_graph(asked: _Asked) -> Mapping[str, Any]:
@@ -123,14 +142,13 @@ def _of_graph(asked: _Asked) -> Mapping[str, Any]:
 def _of_onnx(asked: _Asked, dims: list[str]) -> Mapping[str, Any]:
     """The document of an ONNX model for random arrays; of several programs that of the longest."""
     from luminal.cli import onnx_inputs
+    from luminal.runtime.absent_driver import AbsentError
 
     model = onnx_inputs.load_model(Path(asked.target))
     model = model.compile(mode=asked.mode, backend=asked.backend)
     arrays = onnx_inputs.arrays_of(model, [], onnx_inputs.sizes(dims), random=True)
-    if asked.is_timed:
-        model.profile(arrays)
-    else:
-        model(arrays)
+    with suppress(AbsentError):  # what is compiled till then can be seen
+        model.profile(arrays) if asked.is_timed else model(arrays)
     executables = model.executables()
     if not executables:
         raise InputError(f"viz: {asked.target}: nothing of it is compiled: it has only constants")

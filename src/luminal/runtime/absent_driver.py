@@ -29,9 +29,13 @@ class AbsentCode:
         self.params = params
 
 
+class AbsentError(DeviceError):
+    """A program is to run on a chip that is not here."""
+
+
 class AbsentDriver(Driver):
     """The driver of a chip that is known by its name alone. It takes every kernel; all else raises
-    DeviceError.
+    AbsentError.
     """
 
     workers = groups = 1
@@ -43,9 +47,9 @@ class AbsentDriver(Driver):
 
     def _refuse(self) -> NoReturn:
         here = self.name.partition(":")[0]
-        raise DeviceError(
+        raise AbsentError(
             f"{self.name}: this chip is not here; programs for it can be read "
-            "(executable.text('c'), luminal compile --dump c, luminal viz --no-profile) and do not "
+            "(executable.text('c'), luminal compile --dump c, luminal viz) and do not "
             f"run. Compile for '{here}' where such a device is, or for 'cpu'"
         )
 

@@ -19,6 +19,7 @@ from luminal.program.launch_list import (
     walk,
 )
 from luminal.runtime.report import KernelRow, Report
+from luminal.viz.causes import causes
 from luminal.viz.launches import Computed
 from luminal.viz.sources import Sources
 from luminal.viz.values import Values
@@ -45,6 +46,7 @@ def kernels(
                 "origin": "" if first is None else _origin(first),
                 "of": of,
                 "lines": sources.lines(values.recorded(of)),
+                "causes": causes(kernel),
                 "texts": dict(_texts(kernel, backend)),
                 "rows": mine,
             }

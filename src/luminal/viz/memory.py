@@ -9,6 +9,7 @@ from luminal.base.lines import Recorded
 from luminal.base.origins import described
 from luminal.hlir.attributes import WeightAttrs
 from luminal.kernel.tile_ir import Role
+from luminal.memory.arrays import HostBuffer
 from luminal.program.buffers import Buffer, BufferKind
 from luminal.program.largest import told
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, walk
@@ -38,9 +39,10 @@ def memory(
     lives, makers, leaves = _lives(program), _makers(program, computed), _leaves(values)
     offsets, arena = _placed(program, dims)
     sizes = {b.id: int(b.bytes.evaluate(dims)) for b in program.buffers}
-    buffers = []
+    buffers, same = [], _same_memory(program)
     for buffer in program.buffers:
         of, recorded = makers.get(buffer.id, ((), ()))
+        recorded = recorded or tuple(dict.fromkeys(values.recorded(of)))  # a copy has no line
         first, last = lives.get(buffer.id, (-1, -1))
         buffers.append(
             {
@@ -52,6 +54,7 @@ def memory(
                 "first": first,
                 "last": last,
                 "kind": buffer.kind.value,
+                "same_as": same.get(buffer.id),
                 "of": of or leaves.get(_owner(buffer), []),
                 "origin": described(recorded),
                 "lines": sources.lines(recorded),
@@ -66,6 +69,20 @@ def memory(
         "saved": _saved(inside, arena),
         "report": held.facts(),
     }
+
+
+def _same_memory(program: Program) -> dict[int, int]:
+    """The buffers that lie where an earlier one does, with that: a packed matrix has two dtypes."""
+    twins: dict[int, int] = {}
+    first: dict[tuple[int, int], int] = {}
+    for buffer in program.buffers:
+        if isinstance(buffer.owner, WeightAttrs):
+            stored = buffer.owner.parameter.stored
+            if isinstance(stored, HostBuffer):
+                other = first.setdefault((stored.address, stored.nbytes), buffer.id)
+                if other != buffer.id:
+                    twins[buffer.id] = other
+    return twins
 
 
 def _placed(program: Program, dims: Mapping[str, int]) -> tuple[dict[int, int], int]:

@@ -25,11 +25,11 @@ _NO_COLUMNS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def document_of(path: str | Path) -> dict[str, Any]:
-    """The document of a trace's file. Raises InputError for one that is none, or without runs."""
-    trace = read(path)
-    if not trace.programs:
-        raise InputError(f"viz: {path}: the trace has no program that ran, and nothing to show")
+def document_of(path: str | Path, before: str | Path | None = None) -> dict[str, Any]:
+    """The document of a trace's file, beside the same program of the trace `before`. Raises
+    InputError for a file that is none, or without runs.
+    """
+    trace = _with_programs(path)
     program = max(trace.programs, key=lambda one: one.total_seconds)
     report, sources = program.report(), Sources()
     rows = [costs(report, row) for row in report.kernels]
@@ -54,13 +54,41 @@ def document_of(path: str | Path) -> dict[str, Any]:
         "memory": None,
         "spellings": [],
         "search": None,
-        "other": None,
+        "other": None if before is None else _other(before, program),
         "notes": dict.fromkeys(
             ("graph", "spellings", "memory", "search"),
             "a trace has no graph: luminal viz of the program itself shows this",
         ),
     }
     return {**facts, **sources.facts()}
+
+
+def _with_programs(path: str | Path) -> Trace:
+    """A trace in which something ran."""
+    trace = read(path)
+    if not trace.programs:
+        raise InputError(f"viz: {path}: the trace has no program that ran, and nothing to show")
+    return trace
+
+
+def _other(path: str | Path, program: Program) -> dict[str, Any]:
+    """What another trace tells of a program: of the one with its title and dims, or of that which
+    is like it most.
+    """
+    programs = _with_programs(path).programs
+
+    def likeness(other: Program) -> tuple[bool, int, float]:
+        names = {row.name for row in program.kernels} & {row.name for row in other.kernels}
+        is_same = (other.title, other.dims) == (program.title, program.dims)
+        return is_same and bool(other.clocked), len(names), other.total_seconds
+
+    other = max(programs, key=likeness)
+    report = other.report()
+    return {
+        "title": f"{path}: {other.title}",
+        "run_seconds": report.run_seconds,
+        "launches": [costs(report, row) for row in report.kernels],
+    }
 
 
 _UNRELATED: Mapping[str, Any] = {

@@ -8,7 +8,8 @@ function kernelsView() {
   const shownTable = table("Launches", launchColumns(), rows, { sorted: isTimed ? 3 : 0, isDown: isTimed, pick: row => select("launch", row.id), isChosen: row => isChosenLaunch(row.id) });
   const texts = kernelTexts();
   const title = element("h2", {});
-  const code = element("section", { "aria-label": "Code of the kernel" }, title, texts.element);
+  const why = element("ul", { "aria-label": "What it takes its time for" });
+  const code = element("section", { "aria-label": "Code of the kernel" }, title, why, texts.element);
   const update = () => {
     roof.redraw?.();
     shownTable.refresh();
@@ -16,6 +17,7 @@ function kernelsView() {
     code.hidden = !kernel;
     if (!kernel) return;
     title.textContent = `Code of ${kernelName(kernel.number)}${kernel.origin ? `: ${kernel.origin}` : ""}`;
+    why.replaceChildren(...whyInWords(kernel).map(one => element("li", {}, sentence(one))));
     texts.show(kernel);
   };
   update();
@@ -23,6 +25,22 @@ function kernelsView() {
   return { update, element: element("div", {}, element("h2", {}, "Roofline"), ...(Array.isArray(roof) ? roof : [rooflineWords(rows), roof]), element("h2", {}, "Launches"),
     element("p", { class: "faint" }, isTimed ? sumInWords() : notes.kernels ?? "No launch was timed."), shownTable, code, ...early) };
 }
+
+// What is known of why a kernel takes its time: how far it is from its roof, and what its code does.
+function whyInWords(kernel) {
+  const mine = launches.map((row, id) => ({ ...row, id })).filter(row => row.kernel === kernel.number && row.seconds);
+  const row = mine.reduce((most, one) => (!most || one.seconds > most.seconds ? one : most), null);
+  const found = [];
+  if (row?.least_seconds && row.roofline) {
+    const trips = row.trips > 1 ? `${whole(row.trips)} trips of ` : "";
+    const reach = row.roofline > 1 ? "it is there" : `it reaches ${percent(row.roofline)}`;
+    found.push(`launch ${row.id} takes ${trips}${duration(row.seconds / row.trips)}. ${BOUNDS[row.bound]} allows ${duration(row.least_seconds / row.trips)}: ${reach}`);
+  }
+  if (row?.chunks === 1) found.push("its work is one chunk: one thread does it, the others wait");
+  return [...found, ...kernel.causes ?? []];
+}
+
+const BOUNDS = { compute: "The machine's arithmetic", memory: "Memory", cache: "The cache" };
 
 function launchColumns() {
   const columns = [

@@ -10,7 +10,30 @@ function memory() {
   const peak = about.peak?.buffers?.length ? [element("h2", {}, "The peak"), element("p", {}, peakInWords()), peakTable(about.peak)] : [];
   return { update: () => { map?.draw(); all.refresh(); }, element: element("div", {}, element("h2", {}, "What a run holds"), kindsBar(), note("memory"),
     element("h2", {}, "The arena over a run"), element("p", {}, reuseInWords(about)), map ? map.element : element("p", { class: "faint" }, "This program stores nothing between its launches."),
-    ...peak, element("h2", {}, "All buffers"), all) };
+    ...peak, ...byLine(), element("h2", {}, "All buffers"), all) };
+}
+
+// Does a buffer lie where another one does? A packed matrix is read in two dtypes.
+const isTwin = one => one.same_as !== null && one.same_as !== undefined;
+
+// The lines whose values hold memory, those that hold most when the arena is fullest first.
+function byLine() {
+  const { at } = given.memory.peak ?? {}, rows = new Map();
+  for (const one of buffers.filter(one => !isTwin(one))) {
+    const [file, line] = one.lines?.[0] ?? [];
+    const name = one.lines?.length ? place(file, line) : `no line: ${one.kind}`;
+    const row = rows.get(name) ?? { name, code: files[file]?.lines[line]?.trim() ?? "", held: 0, all: 0, buffers: 0 };
+    const isHeld = one.kind !== "arena" || (one.first <= at && at <= one.last);
+    rows.set(name, { ...row, held: row.held + (isHeld ? one.bytes : 0), all: row.all + one.bytes, buffers: row.buffers + 1 });
+  }
+  if (!rows.size) return [];
+  return [element("h2", {}, "By line"), table("By line", [
+    { title: "line", text: "short", value: row => row.name },
+    { title: "at the peak", value: row => row.held, show: row => bytes(row.held), hint: "what its values hold when the arena is fullest" },
+    { title: "in all", value: row => row.all, show: row => bytes(row.all), hint: "if no memory were used twice" },
+    { title: "buffers", value: row => row.buffers, show: row => whole(row.buffers) },
+    { title: "code", text: true, value: row => row.code, show: row => element("code", {}, row.code) },
+  ], [...rows.values()], { sorted: 1 })];
 }
 
 function reuseInWords({ arena_bytes: arena, sum_bytes: sum }) {
@@ -37,7 +60,7 @@ const KINDS = ["weight", "state", "derived", "input", "output", "arena", "scratc
 function kindsBar() {
   const report = heldMemory();
   const sizes = report ? Object.entries(report).map(([name, size]) => [name.replace(/_bytes$/, "").replaceAll("_", " "), size])
-    : KINDS.map(kind => [kind, kind === "arena" ? given.memory.arena_bytes : buffers.filter(one => one.kind === kind).reduce((sum, one) => sum + one.bytes, 0)]);
+    : KINDS.map(kind => [kind, kind === "arena" ? given.memory.arena_bytes : buffers.filter(one => one.kind === kind && !isTwin(one)).reduce((sum, one) => sum + one.bytes, 0)]);
   const rows = sizes.filter(([, size]) => size > 0).map(([name, size]) => ({ name, size })).sort((a, b) => b.size - a.size);
   const total = rows.reduce((sum, row) => sum + row.size, 0);
   rows.forEach((row, k) => { row.colour = `k${Math.min(k, NAMED)}`; });
@@ -50,7 +73,7 @@ function kindsBar() {
 }
 
 const bufferColumns = [
-  { title: "buffer", text: "short", value: one => one.name, show: one => cutText(one.name, 60) },
+  { title: "buffer", text: "short", value: one => one.name, show: one => cutText(one.name, 60) + (isTwin(one) ? ` (lies where ${cutText(buffers.find(other => other.id === one.same_as).name, 60)} does)` : "") },
   { title: "kind", text: "short", value: one => one.kind },
   { title: "bytes", value: one => one.bytes, show: one => bytes(one.bytes) },
   { title: "held", value: one => (one.last ?? 0) - (one.first ?? 0), show: one => (one.first >= 0 && one.last >= one.first ? `${one.first} to ${one.last}` : ""), hint: "from launch to launch" },
