@@ -15,7 +15,8 @@ import typer
 
 from luminal.base.errors import InputError
 from luminal.cli.options import Backend, Mode
-from luminal.cli.output import writing
+from luminal.cli.output import check_can_be_written, writing
+from luminal.cli.user_code import user_code
 
 if TYPE_CHECKING:  # imported when the command runs
     from luminal.runtime.executable import Executable
@@ -73,8 +74,12 @@ def command(
     graph = graph_of("compile", target)
     intervals = dict(interval("compile", text) for text in dims or [])
     # Said before anything is compiled: a search may take minutes, and its report would be lost.
-    if report is not None and report.suffix not in (".html", ".json"):
-        raise InputError(f"compile: --report {report}: takes a name that ends in .html or .json")
+    if report is not None:
+        if report.suffix not in (".html", ".json"):
+            raise InputError(
+                f"compile: --report {report}: takes a name that ends in .html or .json"
+            )
+        check_can_be_written("compile: --report", report)
     if explain:
         from luminal.search.explain import explain as explained
 
@@ -164,14 +169,16 @@ def _call(command: str, target: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules[path.stem] = module  # as an import does: dataclasses and pickle look there
-    spec.loader.exec_module(module)
+    with user_code(__file__):
+        spec.loader.exec_module(module)
     function = getattr(module, name, None)
     if not callable(function):
         raise InputError(f"{command}: {path} has no function {name!r}")
     try:
         # Tried before the call and apart from it: a TypeError that the user's own code raises is a
-        # bug of that code and keeps its traceback.
+        # bug of that code and is told with its lines.
         inspect.signature(function).bind()
     except TypeError as error:
         raise InputError(f"{command}: {target}: {error}; it is called without arguments") from None
-    return function()
+    with user_code(__file__):
+        return function()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -19,7 +19,7 @@ from luminal.base.errors import InputError
 from luminal.cli import profile_rows
 from luminal.cli.compile import graph_of, random_leaves
 from luminal.cli.console import console, table
-from luminal.cli.output import writing
+from luminal.cli.output import check_can_be_written, writing
 from luminal.cli.profile_rows import Row
 from luminal.runtime.report_text import amount, duration
 from luminal.runtime.trace import Program, Trace, read
@@ -28,6 +28,7 @@ SETTINGS = {"ignore_unknown_options": True}
 NARROW = 100  # columns below which a table leaves out what is least needed
 RUNS = 40  # of a function's graph: six of them have clocks
 BAR = 12  # characters
+SIGNALLED = 128  # and its number: the status of what a signal ended, as shells say it
 PROGRAMS = 4  # that are told one by one
 
 Sort = StrEnum("Sort", ["time", "run", "trips", "flops", "bytes", "roofline", "name"])
@@ -59,6 +60,9 @@ def command(
     it did; a saved trace is shown again; of two traces the differences, most time lost first.
     """
     paths = [Path(text) for text in target]
+    for option, file in (("--perfetto", perfetto), ("--save", save)):
+        if file is not None:
+            check_can_be_written(f"profile: {option}", file)
     if len(target) == 2 and all(path.is_file() for path in paths) and save is None:
         _compare(read(paths[0]), read(paths[1]), limit, as_json)
         return
@@ -74,7 +78,10 @@ def command(
         raise InputError(f"profile: {target[0]}: {how or 'no such file'}")
     else:
         with _file(save) as path:
+            before = _stamp(path)
             status = _run_command(target, path)
+            if _stamp(path) in (None, before):
+                _tell_of_no_trace(target, status)
             trace = read(path)
     if perfetto is not None:
         from luminal.runtime.perfetto import events
@@ -114,7 +121,7 @@ def _run_graph(target: str, path: Path) -> None:
 
 
 def _run_command(command: Sequence[str], path: Path) -> int:
-    """Runs a command that writes the trace; its exit status."""
+    """Runs a command that writes the trace; its exit status as a shell has it."""
     environment = {**config.child_environment(), "LUMINAL_TRACE": str(path.absolute())}
     command = [sys.executable, *command[1:]] if command[0] == "python" else command
     try:
@@ -124,12 +131,26 @@ def _run_command(command: Sequence[str], path: Path) -> int:
             f"profile: {command[0]}: cannot be run: {error.strerror}; takes FILE.py:FUNCTION, a "
             "trace that LUMINAL_TRACE wrote, or -- and a command"
         ) from None
-    if not path.is_file():
-        raise InputError(
-            f"profile: {' '.join(command)} compiled nothing with Luminal (exit status {status}), "
-            "so there is nothing to show"
-        )
-    return status
+    return SIGNALLED - status if status < 0 else status
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes where a file is written; None for no file."""
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_ino, told.st_size, told.st_mtime_ns
+
+
+def _tell_of_no_trace(command: Sequence[str], status: int) -> NoReturn:
+    """Ends as a command did that used nothing of Luminal: there is nothing to show of it."""
+    typer.echo(
+        f"luminal: profile: {' '.join(command)} compiled nothing with Luminal, so there is nothing "
+        f"to show (its exit status is {status})",
+        err=True,
+    )
+    raise typer.Exit(status)
 
 
 def _show(trace: Trace, rows: Sequence[Row], doubts: Sequence[str], limit: int) -> None:

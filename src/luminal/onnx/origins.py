@@ -87,7 +87,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 def _line(stack: str) -> Line | None:
     """The innermost line of a traceback that is not one of torch's own layers."""
-    found = re.findall(r'^\s*File "([^"\n]+)", line (\d+), in (\S+)', stack, re.MULTILINE)
-    theirs = [frame for frame in found if "/torch/nn/" not in frame[0].replace("\\", "/")]
-    file, number, function = (theirs or found or [("", "0", "")])[-1]
+    frames = re.findall(r'^\s*File "([^"\n]+)", line (\d+), in (\S+)', stack, re.MULTILINE)
+    theirs = [frame for frame in frames if "/torch/nn/" not in frame[0].replace("\\", "/")]
+    file, number, function = (theirs or frames or [("", "0", "")])[-1]
     return Line(file, int(number), function) if file else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from luminal.program.launch_list import (
 )
 from luminal.program.quantities import Quantities
 from luminal.runtime.report import COLLECTIVE, KernelRow
-from luminal.shape.expression import Expression, const
+from luminal.shape.expression import Expression, const, sum_of
 
 
 class Work(NamedTuple):
@@ -53,14 +53,8 @@ class Sites:
         self, program: Program, launches: tuple[Launch, ...], quantities: Quantities
     ) -> None:
         add = quantities.add
-        sizes = {buffer.id: buffer.bytes for buffer in program.buffers}
         self._sites = [
-            _Site(
-                *_described(launch),
-                add(trips),
-                *map(add, _work(launch, trips)),
-                add(_sum(sizes[b] for b in dict.fromkeys(b for b, _ in program.accesses(launch)))),
-            )
+            _Site(*_described(launch), add(trips), *map(add, _work(program, launch, trips)))
             for launch, trips in _counted(launches, const(1))
         ]
         self._work = [[s.flops, s.bytes, s.chunks, s.trips] for s in self._sites]
@@ -100,10 +94,6 @@ class Sites:
         )
 
 
-def _sum(sizes: Iterable[Expression]) -> Expression:
-    return sum(sizes, const(0))
-
-
 def _described(launch: KernelLaunch | CollectiveLaunch) -> tuple[str, int, tuple[Recorded, ...]]:
     """The label of a launch, its kernel, and where what it computes comes from."""
     if isinstance(launch, CollectiveLaunch):
@@ -112,12 +102,14 @@ def _described(launch: KernelLaunch | CollectiveLaunch) -> tuple[str, int, tuple
 
 
 def _work(
-    launch: KernelLaunch | CollectiveLaunch, trips: Expression
-) -> tuple[Expression, Expression, Expression]:
-    """The chunks of a launch, and the flops and bytes of all its trips."""
+    program: Program, launch: KernelLaunch | CollectiveLaunch, trips: Expression
+) -> tuple[Expression, Expression, Expression, Expression]:
+    """The chunks of a launch, flops and bytes of all its trips, the bytes of all its buffers."""
+    touched = {buffer for buffer, _ in program.accesses(launch)}
+    held = sum_of(buffer.bytes for buffer in program.buffers if buffer.id in touched)
     if isinstance(launch, CollectiveLaunch):
-        return const(1), const(0), launch.bytes * trips
-    return launch.chunks, launch.flops * trips, launch.bytes * trips
+        return const(1), const(0), launch.bytes * trips, held
+    return launch.chunks, launch.flops * trips, launch.bytes * trips, held
 
 
 def _counted(

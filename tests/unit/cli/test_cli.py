@@ -230,7 +230,7 @@ def test_compile_prints_stages(
         ),
         (
             [EXAMPLE, "--report", "/no/such/folder/r.html"],
-            "/no/such/folder/r.html: cannot be written: No such file or directory",
+            "/no/such/folder/r.html: cannot be written: there is no folder /no/such/folder",
         ),
         ([EXAMPLE, "--dims", "s:3"], "--dims 's:3' must have the form NAME=LO..HI or NAME=VALUE"),
         ([EXAMPLE, "--dims", "t=3"], "t: no such dim; the dims are s"),

@@ -171,7 +171,8 @@ def test_a_command_is_run_with_a_trace(
         (("nothing.trace",), "profile: nothing.trace: no such file"),
         (("train.py",), "write `luminal profile -- python train.py`"),
         (("--", "no-such-command", "x"), "no-such-command: cannot be run: No such file"),
-        (("--", "python", "-c", "pass"), "compiled nothing with Luminal (exit status 0)"),
+        (("a.trace", "--perfetto", "/no/such/x.json"), "there is no folder /no/such"),
+        (("--save", "/no/such/x.trace", "--", "python", "-c", "1"), "there is no folder /no/such"),
     ],
 )
 def test_what_cannot_be_shown_is_said(
@@ -181,6 +182,35 @@ def test_what_cannot_be_shown_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert said in str(run(monkeypatch, capsys, *arguments)[0])
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        ("pass", 0),
+        ("import sys; sys.exit(7)", 7),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
+    ],
+)
+def test_a_command_without_luminal_ends_as_it_did(
+    code: str,
+    ends: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An older trace under the name is not taken for one of the command."""
+    kept = written(tmp_path / "kept.trace")
+    before = kept.read_bytes()
+    monkeypatch.setattr(sys, "argv", ["luminal", "profile", "--save", str(kept), "--",
+                                      "python", "-c", code])  # fmt: skip
+    with pytest.raises(SystemExit) as caught:
+        main()
+    told = capsys.readouterr()
+    assert (caught.value.code, told.out) == (ends, "")
+    assert "compiled nothing with Luminal, so there is nothing to show" in told.err
+    assert f"(its exit status is {ends})" in told.err
+    assert kept.read_bytes() == before
 
 
 def test_a_function_s_graph_is_run(
