@@ -140,8 +140,10 @@ class ExportedProgram:
             pointers = (_addresses(arrays), _addresses(results))
             numbers = (_Int * max(len(values), 1))(*values)
             number = self._model.run(numbers, *pointers, threads)
-        if number:
-            raise InputError(self._model.messages[number].decode() + self._with(values))
+            # The next run may write another text there.
+            wrong = self._model.messages[number].decode(errors="replace") if number else ""
+        if wrong:
+            raise InputError(wrong + self._with(values))
         return {o.name: array for o, array in zip(self.outputs, results, strict=True)}
 
     # --- arguments

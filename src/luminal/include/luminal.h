@@ -182,7 +182,8 @@ static inline void luminal_extents(const luminal_model *model, const int64_t *di
     model->shapes(dims, extents);
 }
 
-/* Runs once; NULL, or what was wrong: then nothing was computed and no State has changed.
+/* Runs once; NULL, or what was wrong: then nothing was computed and no State has changed. The text
+   of an index that is out of range stays until a run finds another one.
    `dims` are in the order of model->dims; `threads` at most, 0 for all CPUs of the process. */
 static inline const char *luminal_run(const luminal_model *model, const int64_t *dims,
                                       const void *const *inputs, void *const *outputs,

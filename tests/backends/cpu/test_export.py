@@ -214,13 +214,36 @@ def test_states_go_on_and_indices_are_checked(tmp_path: Path) -> None:
         assert np.array_equal(program(ids=step)["held"], exe(ids=step)["held"])
     kept = program.states["held"]
     for wrong in (50, -51):
-        with pytest.raises(
-            lm.InputError, match="ids: an index is out of range for an extent of 50"
-        ):
-            program(ids=np.array([0, wrong], np.int32))
+        given = np.array([0, wrong, -60], np.int32)
+        with pytest.raises(lm.InputError) as live:
+            exe(ids=given)
+        with pytest.raises(lm.InputError) as error:
+            program(ids=given)
+        text = f"ids: index {wrong} is out of range for an extent of 50; indices lie in -50..49"
+        assert str(live.value).startswith(text)
+        assert str(error.value) == f"{live.value} (with t = 3)"
     assert np.array_equal(program.states["held"], kept)
     program.reset()
     assert not np.array_equal(program.states["held"], kept)
+
+
+def test_wrong_indices_of_two_dtypes_are_named(tmp_path: Path) -> None:
+    cx = lm.Graph()
+    table = cx.constant(np.arange(7, dtype=np.float32))
+    small = cx.tensor((3,), "uint8", name="small").cast("int64")
+    table.take(small).output("y")
+    table.take(cx.tensor((3,), "int8", name="100%sure")).output("z")  # a name as printf's formats
+    exe = lm.compile(cx)
+    program = lm.load_exported(exe.export(tmp_path / "take.lum"))
+    fine = np.array([6, 1, 0])
+    for small, sure in ((200, 0), (0, 7), (0, -128), (7, 7)):
+        given = {"small": np.uint8([6, small, 0]), "100%sure": np.int8([1, 1, sure])}
+        with pytest.raises(lm.InputError, match="out of range for an extent of 7") as live:
+            exe(given)
+        with pytest.raises(lm.InputError) as error:
+            program(given)
+        assert str(error.value) == str(live.value)
+    assert np.array_equal(program({"small": fine, "100%sure": fine})["y"], fine)
 
 
 def test_a_file_that_is_replaced(tmp_path: Path) -> None:

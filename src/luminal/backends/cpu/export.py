@@ -31,9 +31,17 @@ from luminal.backends.cpu.shared_object import (
     write,
     write_fixed,
 )
-from luminal.backends.cpu.standalone_ir import HELPERS, Body, table_global, text_global, within
+from luminal.backends.cpu.standalone_ir import (
+    HELPERS,
+    Body,
+    index_format,
+    table_global,
+    text_global,
+    within,
+)
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
 from luminal.base.errors import CompileError
+from luminal.base.lines import told
 from luminal.hlir.attributes import WeightAttrs
 from luminal.hlir.index_inputs import IndexInput
 from luminal.kernel import tile_text
@@ -50,13 +58,14 @@ from luminal.shape.expression import MAX_DIM, Expression, Symbol, symbol
 MOST_THREADS = 64
 MOST_BYTES = 1 << 40
 """Of memory for runs: more is a dim without an end."""
-BUSY, THREADS, POINTER = 1, 2, 3
+BUSY, THREADS, POINTER, INDEX = 1, 2, 3, 4
 """Numbers that a run gives, beside those of checks; 0 where it ran."""
 _MESSAGES = (
     "",
     "busy: another thread runs this model; runs come one at a time",
     "threads: less than 0; 0 takes all CPUs of the process",
     "a pointer is null or its data does not begin at a multiple of its element's size",
+    "",  # of an index: a run writes it
 )
 _CPUS_ONLINE = 84  # _SC_NPROCESSORS_ONLN of Linux
 
@@ -196,15 +205,14 @@ class Exported:
                 f"export: {argument.name} is an index after {', '.join(sorted(kinds))} of "
                 f"{argument.dtype}; give the index itself as an input, of an integer dtype"
             )
-        function = within(argument.dtype.bits, argument.dtype.is_signed)
-        name = function.split("@")[1].split("(")[0]
+        function, name = within(argument.dtype.bits, argument.dtype.is_signed)
         if function not in self._globals:
             self._globals.append(function)
         data, count = body.load("%inputs", slot, "ptr"), body.product(argument.shape)
         extent = body.value(use.extent)
-        fits = body.set(f"call i1 @{name}(ptr {data}, i64 {count}, i64 {extent})")
-        words = f"{argument.name}: an index is out of range for an extent of {use.extent}"
-        body.check(fits, self._message(words))
+        words = self._text(index_format(argument.name, told(use.recorded)))
+        arguments = f"ptr {data}, i64 {count}, i64 {extent}, ptr {words}"
+        body.check(body.set(f"call i1 @{name}({arguments})"), INDEX)
 
     def program(self, number: int, runner: Any, follower: str) -> None:
         """Writes what runs one program, and then goes to a block."""
@@ -411,7 +419,10 @@ class Exported:
                     f"@value.at{number}",
                 )
             ]),
-            ("messages", [self._text(message) for message in self._messages]),
+            ("messages", [
+                "@wrong.index" if k == INDEX else self._text(message)
+                for k, message in enumerate(self._messages)
+            ]),
         ]  # fmt: skip
         counts = len(needs), len(self._limits), *map(len, sides), len(self._states)
         words: list[int | str] = [VERSION, self._text(self._interface.title)]

@@ -17,6 +17,9 @@ _INFIX = {"add": "add", "mul": "mul", "and": "and", "or": "or"}
 _CALLS = {"min": "smin", "max": "smax"}
 _COMPARISONS = {"lt": "slt", "le": "sle", "eq": "eq", "ne": "ne"}
 
+INDEX_TEXT = 1024
+"""The bytes of the text that names a wrong index: a name, four numbers and a path."""
+
 HELPERS = """
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
@@ -25,6 +28,10 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i32 @luminal_team_init(ptr)
 declare i64 @luminal_run(ptr)
 declare i64 @sysconf(i32)
+declare i32 @snprintf(ptr, i64, ptr, ...)
+
+; What is wrong with an index: the last byte stays 0.
+@wrong.index = internal global [$TEXT x i8] zeroinitializer
 
 ; The quotient rounded down; 0 where the divisor is 0.
 define internal i64 @floordiv(i64 %a, i64 %b) {
@@ -51,13 +58,15 @@ define internal i64 @floormod(i64 %a, i64 %b) {
   %result = select i1 %none, i64 0, i64 %rest
   ret i64 %result
 }
-"""
+""".replace("$TEXT", str(INDEX_TEXT))
 
 # NumPy's rule: an index counts from the end where it is negative.
 WITHIN = """
-; Whether `n` integers at `x` are indices of an extent.
-define internal i1 @within.$TYPE(ptr %x, i64 %n, i64 %extent) {
+; Whether `n` integers at `x` are indices of an extent; of the first that is none a format of
+; printf makes the text.
+define internal i1 @within.$NAME(ptr %x, i64 %n, i64 %extent, ptr %format) {
 entry:
+  %last = sub i64 %extent, 1
   %lowest = sub i64 0, %extent
   br label %next
 next:
@@ -78,17 +87,29 @@ ok:
 yes:
   ret i1 true
 no:
+  call i32 (ptr, i64, ptr, ...) @snprintf(ptr @wrong.index, i64 $TEXT, ptr %format,
+    i64 %index, i64 %extent, i64 %extent, i64 %last)
   ret i1 false
 }
-"""
+""".replace("$TEXT", str(INDEX_TEXT))
 
 
-def within(bits: int, is_signed: bool) -> str:
-    """The function that compares indices of such integers, and is called `within.i32`."""
-    type_ = f"i{bits}"
+def within(bits: int, is_signed: bool) -> tuple[str, str]:
+    """The function that compares indices of such integers, and its name, `within.i32`."""
+    type_, name = f"i{bits}", f"{'i' if is_signed else 'u'}{bits}"
     extend = "sext" if is_signed else "zext"
     wide = "add i64 %narrow, 0" if bits == 64 else f"{extend} {type_} %narrow to i64"
-    return WITHIN.replace("$TYPE", type_).replace("$WIDE", wide)
+    text = WITHIN.replace("$TYPE", type_).replace("$WIDE", wide).replace("$NAME", name)
+    return text, f"within.{name}"
+
+
+def index_format(name: str, where: str) -> str:
+    """The format of the text that names an index which is out of range, as a run of ours does."""
+    name, where = (text.replace("%", "%%") for text in (name, where))
+    return (
+        f"{name}: index %lld is out of range for an extent of %lld; "
+        f"indices lie in -%lld..%lld{where}"
+    )
 
 
 class Body:
