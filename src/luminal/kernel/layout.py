@@ -109,6 +109,7 @@ class Panels:
     many: int  # results to an element that pay for packing neighbours anew in every run
     smallest: int  # elements of a weight: below, the copy costs more compile time than it saves
     far_bytes: int  # of a weight that leaves the caches: turned, not even a single result walks it
+    lines: int  # of memory that the nearest cache holds
     full: float  # share of the lanes in use: below, panels along another axis pay
     dots: tuple[Dot, ...]  # whose factors may lie in neighbours along the sum
 

@@ -162,7 +162,7 @@ def genes(
             columns = _columns(term, selection, users)
             outer = around.get(term, term)
             bound = {*term.attrs, *outer.attrs}
-            in_steps = _has_steps(product, bound, columns, selection)
+            in_steps = _has_steps(product, bound, columns, selection, panels)
             for read in _reads(product, selection, arguments, outer in of_dots):
                 layout = _panels(read, product, bound, columns, in_steps, panels)
                 if layout is not None:
@@ -362,10 +362,13 @@ def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[
     return next((dimension for dimension in reversed(frame) if dimension), ())
 
 
-def _has_steps(product: Term, bound: Set[Symbol], columns: Axes, selection: Selection) -> bool:
-    """Does a window move by steps from column to column? Lanes along these want a copy in every
-    run, as large as all windows together.
-    """
+# Lanes along such columns want a copy of all windows in every run, which is walked in one piece
+# then. Else rows of results do, and each reads a few elements of a line of every channel: the same
+# lines serve the next rows, if a cache holds all these or the whole picture.
+def _has_steps(
+    product: Term, bound: Set[Symbol], columns: Axes, selection: Selection, panels: Panels
+) -> bool:
+    """Does a window move by steps from column to column, whose lines stay in a cache?"""
     last_column = {*columns[-1:]}
     for term in below((product,), selection.is_stored):
         if isinstance(term, At) and not selection.is_stored(term):
@@ -373,8 +376,12 @@ def _has_steps(product: Term, bound: Set[Symbol], columns: Axes, selection: Sele
             windows = (
                 at for at in positions if last_column & at.symbols() and bound & at.symbols()
             )
-            if any(at.coefficient(columns[-1]) != const(1) for at in windows):
-                return True
+            picture = upper(term.args[0].axes) * term.dtype.size
+            for at in windows:
+                lines = upper(term.axes & bound - at.symbols())
+                far = lines >= panels.lines and picture > panels.far_bytes
+                if not far and at.coefficient(columns[-1]) != const(1):
+                    return True
     return False
 
 

@@ -32,12 +32,14 @@ SMALL_CONTRACTION = 1 << 21  # a contraction is cut into about CONTRACTION_CHUNK
 LARGE_CONTRACTION = 1 << 25  # each between these amounts of work
 CONTRACTION_CHUNKS = 32
 ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
+NEAR_ROWS = 64  # rows that stay in cache while all panels pass by them, at least: four times a
+# panel's columns, so that panels come from far a quarter as often as rows would
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses. So
 # many vectors are loaded at most: LLVM moves all loads of a step to its start
 GREATEST = 3  # registers for the greatest of floats (`expand/extremes.py`)
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
-STREAMED_CACHES = 4  # of a core's own size that a weight fills which is read from memory
+STREAMED_CACHES = 4  # of a core's own size that a factor fills which is read from far
 TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
 
 DOT_TILE = 4  # rows and columns of a tile of dot products
@@ -228,11 +230,16 @@ class _Rules:
         else:
             if any(self.facts.is_read_once(access) for access in self.accesses):
                 chunk = CHUNK_WORK
+            near = self.near_rows(columns, rows)
             outer = ("rows", "columns")
-            if not self.can_stay(columns, tiles[columns.symbol].size):
+            if not (near or self.can_stay(columns, tiles[columns.symbol].size)):
                 outer = ("columns", "rows")
             if self.pick("outer", outer[0], outer) == "rows":
                 pair = [rows, columns]
+                if near:
+                    chunk = tiles[columns.symbol].size * positions(self.sequential)
+                    chunk *= self.facts.operations
+                    return self.done([*order, *pair], tiles, chunk, block=(rows, near))
         if not shared:
             return self.done([*order, *pair], tiles, chunk)
         schedule = self.done([*order, *pair], tiles, chunk, columns.symbol, (rows, block))
@@ -251,6 +258,20 @@ class _Rules:
         in_first = strip * self.facts.row_bytes() <= self.target.l1_bytes
         room = self.target.l1_bytes if in_first else self.target.l2_bytes // 2
         return columns.estimate * self.facts.row_bytes() <= room
+
+    # Else all rows come from far once for each panel, which takes longer than multiplying them:
+    # what is stored meanwhile takes the last cache. Fewer rows do stay there, and are faster so.
+    def near_rows(self, columns: LoopAxis, rows: LoopAxis) -> int:
+        """How many rows stay in the second-level cache while panels of columns pass by, each read
+        in one piece; 0: there are too few rows for that, or of these in the cache, or it is not
+        known: few rows make chunks so that are not worth handing out.
+        """
+        row = self.facts.row_bytes()
+        near = self.target.l2_bytes // (2 * row)
+        is_far = rows.estimate * row >= STREAMED_CACHES * self.target.l2_bytes
+        in_panels = any(access.panel(columns) for access in self.accesses)
+        is_known = is_far and rows.extent.is_const
+        return near if is_known and in_panels and near >= NEAR_ROWS else 0
 
     # Chunks stay small, for shares to be even: who has none of the last ragged chunks is waited
     # for.

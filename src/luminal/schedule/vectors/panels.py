@@ -20,6 +20,7 @@ def panels(target: VectorTarget) -> Panels:
         many=MANY,
         smallest=SMALLEST,
         far_bytes=target.l2_bytes,
+        lines=target.l1_bytes // target.line_bytes,
         full=FULL,
         dots=target.dots,
     )

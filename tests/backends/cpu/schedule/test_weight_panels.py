@@ -25,7 +25,7 @@ from luminal.program.selection import Choice, verify
 from luminal.program.selection_text import parse, to_text
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
-from luminal.schedule.vectors import panels
+from luminal.schedule.vectors import nest, panels
 from luminal.selection import dots, layouts
 from tests.close import close, close_to_greatest
 from tests.long_share import mostly_long
@@ -152,6 +152,7 @@ WINDOWS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int], bool]
     "steps of one": ((2, 3, 32, 32), (32, 3, 7, 7), {"padding": 3}, False),
     "no window": ((1, 40, 64, 64), (32, 40, 1, 1), {"stride": 2}, False),
     "few channels": ((1, 3, 64, 64), (7, 3, 7, 7), {"stride": 2, "padding": 3}, False),
+    "lines that no cache keeps": ((1, 600, 20, 66), (16, 600, 3, 3), {"stride": 2}, False),
     "few results": ((1, 3, 10, 10), (32, 3, 7, 7), {"stride": 2, "padding": 3}, False),
 }
 
@@ -171,6 +172,25 @@ def test_windows_in_steps(name: str) -> None:
         arrays = torch.from_numpy(images), torch.from_numpy(values)
         expected = torch.conv2d(*arrays, **options)  # type: ignore[arg-type]
         close_to_greatest(run(cx, {"w": values}, x=images)["y"], expected.numpy(), 1e-5)
+
+
+def test_panels_pass_by_rows_that_stay_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows from far are read once, in blocks: all panels come again for each of these."""
+    length = backend.current().target.l2_bytes // (2 * 4 * 100)  # a hundred rows are near
+    cx = lm.Graph()
+    w = cx.weight((210, length), name="w")
+    (cx.tensor((250, length), name="x") @ w.mT).output("y")
+    panel = int(copies(compiled(cx))[0].rpartition(":")[2].rstrip(")"))
+    for caches, blocked in ((nest.STREAMED_CACHES, False), (0.5, True)):
+        monkeypatch.setattr(nest, "STREAMED_CACHES", caches)
+        counts = [
+            tuple(int(g.count.evaluate({})) for g in kernel.grid)
+            for kernel in compiled(cx).program.kernels
+        ]
+        assert ((3, -(-210 // panel)) in counts) is blocked
+    given, values = drawn(250, length), drawn(210, length)
+    expected = given.astype(np.float64) @ values.T.astype(np.float64)
+    close_to_greatest(run(cx, {"w": values}, x=given)["y"], expected, 1e-5)
 
 
 def test_a_single_row_reads_the_weight_as_it_is() -> None:
