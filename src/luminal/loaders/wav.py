@@ -11,6 +11,7 @@ import numpy as np
 
 from luminal.base.errors import LoadError
 from luminal.loaders.mapped import open_file
+from luminal.loaders.write_atomic import replacing
 
 Array = np.ndarray[Any, Any]
 
@@ -100,6 +101,29 @@ def _floats(samples: bytes, kind: int, bits: int, channels: int) -> Array:
         floats = (np.frombuffer(samples, name).astype(np.float64) - silence) / full
         mixed: Array = floats.reshape(-1, channels).mean(1).astype(np.float32)
     return mixed
+
+
+def pcm_bytes(samples: Array) -> bytes:
+    """Samples (count,) from -1 to 1 as integers of 16 bits, the lower byte first; what is louder is
+    cut.
+    """
+    loud = np.clip(np.asarray(samples, np.float64), -1, 1) * (2**15 - 1)
+    return np.rint(loud).astype("<i2").tobytes()
+
+
+def wav_bytes(samples: Array, rate: int) -> bytes:
+    """A WAVE file of one channel and 16 bits, of samples (count,) from -1 to 1."""
+    body = pcm_bytes(samples)
+    layout = struct.pack("<HHIIHH", _PCM, 1, rate, 2 * rate, 2, 16)
+    parts = (b"fmt ", layout), (b"data", body)
+    chunks = b"".join(name + struct.pack("<I", len(part)) + part for name, part in parts)
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
+
+
+def write_wav(path: Path, samples: Array, rate: int) -> None:
+    """Writes such a file, whole or not at all. Raises InputError where it cannot be written."""
+    with replacing(path) as file:
+        file.write(wav_bytes(samples, rate))
 
 
 def resampled(samples: Array, rate: int, wanted: int) -> Array:

@@ -56,6 +56,7 @@ FAMILIES: Mapping[str, str] = {
     "T5ForConditionalGeneration": "t5:T5_FAMILY",
     "ViTForImageClassification": "vision:VIT_CLASSIFIER",
     "ViTModel": "vision:VIT",
+    "VitsModel": "vits:VITS",
     "Wav2Vec2ForCTC": "wav2vec2:WAV2VEC2",
     "WhisperForConditionalGeneration": "whisper:WHISPER",
     "XLMRobertaForMaskedLM": "bert:ROBERTA",
