@@ -36,6 +36,7 @@ from luminal.cli import (
     segment,
     serve,
     simulate,
+    speak,
     train,
     transcribe,
     viz,
@@ -86,6 +87,7 @@ app.command("draw")(with_threads(draw.command))
 app.command("embed")(with_threads(embed.command))
 app.command("rerank")(with_threads(rerank.command))
 app.command("transcribe")(with_threads(transcribe.command))
+app.command("speak")(with_threads(speak.command))
 app.command("convert")(with_threads(convert.command))
 app.command("merge")(with_threads(merge.command))
 app.command("quantize")(with_threads(quantize.command))

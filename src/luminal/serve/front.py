@@ -23,8 +23,8 @@ ACCESS = logging.getLogger("luminal.serve.access")
 PATHS = frozenset(
     ("/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions",
      "/v1/embeddings", "/v1/responses", "/v1/rerank", "/rerank", "/v2/rerank", "/classify",
-     "/v1/audio/transcriptions", "/v1/audio/translations", "/completion", "/tokenize",
-     "/detokenize", "/props", "/api/generate", "/api/chat", "/api/tags", "/api/embed",
+     "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech", "/completion",
+     "/tokenize", "/detokenize", "/props", "/api/generate", "/api/chat", "/api/tags", "/api/embed",
      "/api/show", "/api/version")
 )  # fmt: skip
 """What metrics tell apart: a client could make up any number of others."""

@@ -1,4 +1,5 @@
-"""A server of a model that continues no text: vectors, an order of documents, labels, speech.
+"""A server of a model that continues no text: vectors, an order of documents, labels, speech both
+ways.
 
 The model runs in a thread of its own, a few texts at a time: a request of many lets others in
 between, so none waits for longer than one run.
@@ -27,6 +28,7 @@ from luminal.models.alignment import Word
 from luminal.models.ctc import CtcTranscriber
 from luminal.models.embed import TextEncoder, tokens_of
 from luminal.models.image_model import likeliest
+from luminal.models.speak import SpeechSynthesizer
 from luminal.models.text_reader import TextClassifier
 from luminal.models.transcribe import Segment, Transcriber
 from luminal.serve.application import Application, json_answer
@@ -37,11 +39,13 @@ from luminal.serve.multipart import parts_of
 from luminal.serve.orders import FILES, TEXTS, Limits
 from luminal.serve.reading import number_of
 from luminal.serve.speech import FORMS, Speech, speech_of, told
+from luminal.serve.spoken import FORMS as SOUND_FORMS
+from luminal.serve.spoken import sound_of, spoken_of
 from luminal.serve.vectors import listed
 
 AT_ONCE = 8  # texts of a run: it lets other requests in after so many
 T = TypeVar("T")
-Readable = TextEncoder | TextClassifier | Transcriber | CtcTranscriber
+Readable = TextEncoder | TextClassifier | Transcriber | CtcTranscriber | SpeechSynthesizer
 MOST_SECONDS = 4 * 3600.0  # of a sound: a file of a few MiB may say that it lasts for years
 
 
@@ -88,6 +92,8 @@ class ReadingApp(Application):
             }
         elif isinstance(served.model, CtcTranscriber):
             posts = {"/v1/audio/transcriptions": partial(self.speech, task="transcribe")}
+        elif isinstance(served.model, SpeechSynthesizer):
+            posts = {"/v1/audio/speech": self.spoken}
         elif len(served.model.labels) == 1:
             posts = dict.fromkeys(("/v1/rerank", "/rerank", "/v2/rerank"), self.rerank)
             posts["/classify"] = self.classify
@@ -116,6 +122,10 @@ class ReadingApp(Application):
     async def classify(self, request: Request) -> Response:
         """Answers a POST to /classify, in vLLM's form."""
         return await self._answered(request, self._classified)
+
+    async def spoken(self, request: Request) -> Response:
+        """Answers a POST to /v1/audio/speech."""
+        return await self._answered(request, self._sound)
 
     async def speech(self, request: Request, task: str) -> Response:
         """Answers a POST to /v1/audio/transcriptions, or translations."""
@@ -179,7 +189,8 @@ class ReadingApp(Application):
                 body = await self.body(request)
                 fields = await _in(self._readers, partial(self._parsed, body))
                 try:
-                    return json_answer(await answer(fields))
+                    content = await answer(fields)
+                    return content if isinstance(content, Response) else json_answer(content)
                 except InputError as error:
                     raise ApiError(400, str(error), code="invalid_value") from None
 
@@ -241,6 +252,17 @@ class ReadingApp(Application):
         used = {"prompt_tokens": count, "total_tokens": count}
         about = {"id": "classify-" + secrets.token_hex(12), "object": "list"}
         return about | {"model": self.served.name, "data": data, "usage": used}
+
+    async def _sound(self, body: Fields) -> Response:
+        model = self.served.model
+        assert isinstance(model, SpeechSynthesizer)
+        asked = spoken_of(body, model)
+        rows = await self._read(
+            [asked.text],
+            lambda texts: [model.speak(texts[0], asked.speaker, asked.speed, asked.seed)],
+        )
+        content = await _in(self._readers, partial(sound_of, asked, rows[0], model.rate))
+        return Response(content, media_type=SOUND_FORMS[asked.form])
 
     # --- work
 

@@ -82,8 +82,8 @@ def test_cache_info_and_clear(
 @pytest.mark.parametrize(
     "command",
     """
-    generate chat serve convert merge quantize embed transcribe classify detect train compile run
-    bench info devices env cache completion
+    generate chat serve convert merge quantize embed transcribe speak classify detect train compile
+    run bench info devices env cache completion
     """.split(),
 )
 def test_help(
