@@ -101,7 +101,7 @@ def test_labels(tmp_path: Path) -> None:
         assert row["probs"][model.labels.index(row["label"])] == max(row["probs"])
 
 
-def test_vectors(tmp_path: Path) -> None:
+def test_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved("bert", tmp_path)
     with_pair_tokenizer(tmp_path)
     served = load(str(tmp_path), name="m", backend="reference")
@@ -109,7 +109,16 @@ def test_vectors(tmp_path: Path) -> None:
     model: Any = served.model
     app = make_app(served, LIMITS)
     body = {"model": "m", "input": ["a b", "c"], "encoding_format": "base64"}
+    read: list[str] = []
+    encode = model.tokenizer.encode
+
+    def noted(text: str) -> Any:
+        read.append(text)
+        return encode(text)
+
+    monkeypatch.setattr(model.tokenizer, "encode", noted)
     answer = asked(app, body, "/v1/embeddings").json()
+    assert read == ["a b", "c"]
     vectors = [
         np.frombuffer(base64.b64decode(row["embedding"]), np.float32) for row in answer["data"]
     ]

@@ -167,11 +167,19 @@ class TextEncoder:
         if not isinstance(texts, Iterable):
             raise InputError(f"embed: {shown(texts)} is no text; give strings")
         rows = [texts] if isinstance(texts, str) else texts
-        tokens = [tokens_of(self.tokenizer, text, self.max_tokens) for text in rows]
+        vectors = self.vectors([self.tokens(text) for text in rows])
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def tokens(self, text: str) -> list[int]:
+        """The tokens of a text that are read, at most `max_tokens`; InputError as `embed`."""
+        return tokens_of(self.tokenizer, text, self.max_tokens)
+
+    def vectors(self, tokens: Sequence[list[int]]) -> Array:
+        """A vector for the tokens of each text, float32 (texts, hidden)."""
         vectors = np.empty((len(tokens), self.model.config.layers.hidden_size), np.float32)
         for numbers, ids, lengths in in_batches(tokens):
             vectors[numbers] = self.compile()(ids=ids, lengths=lengths)["vectors"]
-        return vectors[0] if isinstance(texts, str) else vectors
+        return vectors
 
 
 def tokens_of(tokenizer: Tokenizer, text: str, most: int) -> list[int]:

@@ -26,7 +26,7 @@ from luminal.loaders.shown import shown
 from luminal.loaders.wav import resampled, wav_of
 from luminal.models.alignment import Word
 from luminal.models.ctc import CtcTranscriber
-from luminal.models.embed import TextEncoder, tokens_of
+from luminal.models.embed import TextEncoder
 from luminal.models.image_model import likeliest
 from luminal.models.speak import SpeechSynthesizer
 from luminal.models.text_reader import TextClassifier
@@ -211,11 +211,8 @@ class ReadingApp(Application):
         body.end()
         model = self.served.model
         assert isinstance(model, TextEncoder)
-        tokens = await _in(
-            self._readers,
-            lambda: [tokens_of(model.tokenizer, text, model.max_tokens) for text in texts],
-        )
-        vectors = await self._read(texts, model.embed)
+        tokens = await _in(self._readers, lambda: [model.tokens(text) for text in texts])
+        vectors = await self._read(tokens, model.vectors)
         count = sum(map(len, tokens))
         self.metrics.prompt_tokens.inc(count)
         return listed(vectors, form, self.served.name, count)
