@@ -79,7 +79,7 @@ def command(
     template: Template = None,
     name: Name = "",
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     keys: Keys = None,
     cors_origin: Origins = None,
     context: Annotated[int | None, typer.Option(min=2, help="Most tokens of a text.")] = None,

@@ -17,10 +17,12 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     "name",
     [
         "README.md",
+        "docs/coming.md",
         "docs/custom_kernels.md",
         "docs/devices.md",
         "docs/distributed.md",
         "docs/exporting.md",
+        pytest.param("docs/first_model.md", marks=pytest.mark.long),
         "docs/generation.md",
         "docs/onnx.md",
         "docs/pytorch.md",

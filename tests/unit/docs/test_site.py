@@ -71,7 +71,7 @@ def test_it_builds_without_a_warning_and_asks_nobody(tmp_path: Path) -> None:
         )
         assert loaded == [], page
     if browser.PROGRAM is not None:
-        assert "luminal.fft.html" in found_first(tmp_path, "rfftfreq")
+        assert "serving.html" in found_first(tmp_path, "prometheus")
 
 
 def found_first(site: Path, words: str) -> str:
