@@ -82,7 +82,71 @@ def _gemma3_tensors(weights: Mapping[str, Array]) -> dict[str, Array]:
     return _mapped(named, ("vision_tower.", "multi_modal_projector."))
 
 
-WRITTEN = {"gemma3": Written("Gemma3ForCausalLM", _gemma3, _gemma3_tensors)}
+def _idefics3(model: Any, processor: Any) -> dict[str, Any]:
+    images = processor.image_processor
+    return {
+        **_tower(model.config.vision_config, images),
+        "clip.projector_type": "idefics3",
+        "clip.use_gelu": True,
+        "clip.vision.projector.scale_factor": model.config.scale_factor,
+        "clip.vision.preproc_image_size": images.size["longest_edge"],
+    }
+
+
+def _idefics3_tensors(weights: Mapping[str, Array]) -> dict[str, Array]:
+    return _mapped(weights, ("model.vision_model.", "model.connector."))
+
+
+def _llava(model: Any, processor: Any) -> dict[str, Any]:
+    """As the script for old models writes it, which leaves out the layers behind the taken one."""
+    config = model.config
+    layer = config.vision_feature_layer
+    taken = layer if layer >= 0 else config.vision_config.num_hidden_layers + 1 + layer
+    return {
+        **_tower(config.vision_config, processor.image_processor),
+        "clip.projector_type": "mlp",
+        "clip.has_llava_projector": True,
+        "clip.use_gelu": False,
+        "clip.vision.block_count": taken,
+        "clip.vision.feature_layer": [taken],
+    }
+
+
+OLD = (
+    (r"^vision_tower\.vision_model\.", "v."),
+    (r"encoder\.layers", "blk"),
+    (r"embeddings\.", ""),
+    ("embedding", "embd"),
+    (r"self_attn\.(\w+?)_proj", r"attn_\1"),
+    ("layer_norm", "ln"),
+    ("pre_layrnorm", "pre_ln"),
+    ("mlp.fc1", "ffn_down"),
+    ("mlp.fc2", "ffn_up"),
+    (r"^multi_modal_projector\.linear_1", "mm.0"),
+    (r"^multi_modal_projector\.linear_2", "mm.2"),
+)
+"""What of the names the script for old models replaces, which exchanges two of them."""
+
+
+def _llava_tensors(weights: Mapping[str, Array]) -> dict[str, Array]:
+    tensors = {}
+    for name, array in weights.items():
+        left_out = "language_model", "lm_head", "post_layernorm", "encoder.layers.1"
+        if any(part in name for part in left_out):
+            continue
+        for pattern, replaced in OLD:
+            name = re.sub(pattern, replaced, name)
+        tensors[name] = array
+    return tensors
+
+
+WRITTEN = {
+    "gemma3": Written("Gemma3ForCausalLM", _gemma3, _gemma3_tensors),
+    "idefics3": Written("LlamaForCausalLM", _idefics3, _idefics3_tensors),
+    "smolvlm": Written("LlamaForCausalLM", _idefics3, _idefics3_tensors),
+    "llava": Written("LlamaForCausalLM", _llava, _llava_tensors),
+    "llava_of_mistral": Written("MistralForCausalLM", _llava, _llava_tensors),
+}
 
 
 def written(name: str, folder: Path) -> tuple[Any, Any]:
@@ -91,6 +155,9 @@ def written(name: str, folder: Path) -> tuple[Any, Any]:
     """
     (folder / "whole").mkdir()
     model, processor = saved(name, folder / "whole")
+    images = processor.image_processor
+    if getattr(images, "do_center_crop", None):  # such files have one size alone
+        images.size = {"shortest_edge": images.crop_size["height"]}
     _write_text(model, WRITTEN[name].text, folder)
     file = lm.load(folder / "whole" / "model.safetensors")
     weights = {_older(each): np.array(array) for each, array in file.items()}

@@ -150,7 +150,10 @@ def test_a_vocabulary_without_the_token_of_vectors(tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"general.architecture": "gemma3"}, "architecture is 'gemma3'; that of an mmproj file is 'cl"),
     ({"clip.has_vision_encoder": False}, "no tower for images; give one that has"),
-    ({"clip.projector_type": "resampler"}, "projector_type 'resampler' is not supported; gemma3"),
+    (
+        {"clip.projector_type": "resampler"},
+        "projector_type 'resampler' is not supported; gemma3, idefics3, mlp are",
+    ),
     ({"clip.vision.projector_type": "ldp"}, "projector_type 'ldp' is not supported"),
     ({"clip.use_silu": True}, "clip.use_gelu and clip.use_silu are both true; a tower has one"),
     ({"clip.vision.image_mean": [0.5, 0.5]}, "image_mean has 2 numbers; it must have one for each"),

@@ -15,7 +15,8 @@ from luminal.frontend.tensor import Tensor
 from luminal.loaders.fields import Fields
 from luminal.loaders.image import LANCZOS, values_of
 from luminal.models.architectures.settings import refuse
-from luminal.models.seeing.record import Prepare, Prepared, Seeing
+from luminal.models.seeing.metadata import image_values, vision_config
+from luminal.models.seeing.record import Prepare, Prepared, ProjectorFile, Said, Seeing
 from luminal.models.seeing.tower import NAMES, ImageTower, check_size, runs_of, siglip
 from luminal.nn import Linear, Module
 
@@ -146,6 +147,19 @@ def _tokens(rows: int, columns: int, count: int) -> str:
     return f"{tiles}{chr(10) * (rows > 0)}{_AROUND}{_WHOLE}{_IMAGE * count}{_AROUND}"
 
 
+def _said(metadata: Fields) -> Said:
+    vision = vision_config(metadata, "gelu_pytorch_tanh")
+    tile = vision["image_size"]
+    longest = metadata.integer("clip.vision.preproc_image_size", 4 * tile)
+    settings = {
+        **image_values(metadata),
+        "size": {"longest_edge": longest},
+        "max_image_size": {"longest_edge": tile},
+    }
+    factor = metadata.integer("clip.vision.projector.scale_factor")
+    return Said({"vision_config": vision, "scale_factor": factor}, settings)
+
+
 IDEFICS3 = Seeing(
     _tower,
     ("model.vision_model.", "model.connector."),
@@ -155,4 +169,17 @@ IDEFICS3 = Seeing(
         *NAMES,
     ),
     _prepare,
+    file=ProjectorFile(
+        tower="model.vision_model.",
+        projector="model.connector.modality_projection.",
+        names={"mm.model.fc.weight": "proj.weight"},
+        output=("mm.model.fc.weight", 0),
+        read=_said,
+        # The last two are in the text of every image.
+        tokens={
+            "image_token_id": (_IMAGE,),
+            "around_token_id": (_AROUND,),
+            "whole_token_id": (_WHOLE,),
+        },
+    ),
 )

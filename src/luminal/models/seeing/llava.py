@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from luminal.base.errors import LoadError
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.fields import Fields
-from luminal.loaders.image import preparation_of
+from luminal.loaders.image import BICUBIC, preparation_of
 from luminal.loaders.shown import shown
 from luminal.models.architectures.settings import refuse
 from luminal.models.families.renaming import Names
-from luminal.models.seeing.record import Prepare, Prepared, Seeing
+from luminal.models.seeing.metadata import image_values, vision_config
+from luminal.models.seeing.record import Prepare, Prepared, ProjectorFile, Said, Seeing
 from luminal.models.seeing.tower import NAMES, ImageTower, check_size, clip, runs_of, siglip
 from luminal.models.vision_transformer import VisionConfig
 from luminal.nn import Linear, Module
@@ -120,6 +121,34 @@ def _prepare(fields: Fields, processor: Fields, name: Callable[[int], str]) -> P
     return prepare
 
 
+def _said(metadata: Fields) -> Said:
+    """Files have the layers that run, and CLIP's tower alone. Raises LoadError for LLaVA 1.6."""
+    if metadata.values.get(_TILES):
+        raise LoadError(
+            f"{metadata.path}: it has {_TILES}, as files of LLaVA 1.6, whose images are tiles; "
+            "that is not supported; take a file of LLaVA 1.5"
+        )
+    vision = vision_config(metadata, "gelu", 1e-5)
+    layer, size = vision["num_hidden_layers"], vision["image_size"]
+    taken = metadata.listed("clip.vision.feature_layer", int, [layer])
+    if taken != [layer]:
+        raise LoadError(
+            f"{metadata.path}: clip.vision.feature_layer is {shown(taken)}; only the last of the "
+            f"{layer} layers is supported"
+        )
+    settings = {
+        **image_values(metadata),
+        "size": {"shortest_edge": size},
+        "crop_size": {"height": size, "width": size},
+        "resample": BICUBIC,
+    }
+    kind = {"model_type": "clip_vision_model"}
+    return Said({"vision_config": {**vision, **kind}, "vision_feature_layer": layer}, settings)
+
+
+_TILES = "clip.vision.image_grid_pinpoints"
+
+
 LLAVA = Seeing(
     _tower,
     ("vision_tower.", "multi_modal_projector.", "model.vision", "model.multi_modal"),
@@ -127,4 +156,18 @@ LLAVA = Seeing(
     _prepare,
     tokens=("image_token_index", "image_token_id"),
     placeholders=("image_token_index", "image_token_id"),
+    file=ProjectorFile(
+        tower="model.vision_tower.vision_model.",
+        projector="model.multi_modal_projector.",
+        names={
+            f"mm.{there}.{end}": f"linear_{here}.{end}"
+            for there, here in ((0, 1), (2, 2))
+            for end in ("weight", "bias")
+        },
+        output=("mm.2.weight", 0),
+        read=_said,
+        # The first model's decoder, Vicuna, has no token for images.
+        tokens={"image_token_index": ("<image>", "<unk>")},
+        placeholder="<image>",
+    ),
 )

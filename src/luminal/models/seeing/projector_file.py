@@ -18,7 +18,7 @@ from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer
 from luminal.models.seeing.record import ProjectorFile, Seeing, Sees
 
-RECORDS = {"gemma3": "gemma3:GEMMA3"}
+RECORDS = {"gemma3": "gemma3:GEMMA3", "idefics3": "idefics3:IDEFICS3", "mlp": "llava:LLAVA"}
 """Of `clip.projector_type`, in this package."""
 
 _TOWER = {
