@@ -67,12 +67,21 @@ class _Unrolling:
 
     def _again(self, node: Node, args: Sequence[Value]) -> Sequence[Value]:
         """The operation on other operands."""
-        if isinstance(node.attrs, ViewAttrs) and node.args[0] in self.handed:
-            results, view = self.handed[node.args[0]], node.attrs.view
-            if view.map[0].is_const and view.map[0].value < len(results):
-                inner = View(view.shape, view.map[1:], view.domain)
-                return [self.builder.view(results[view.map[0].value], inner)]
+        if isinstance(node.attrs, ViewAttrs):
+            return [self._viewed(args[0], node.attrs.view)]
         return copied(self.builder, node, args)
+
+    def _viewed(self, whole: Value, view: View) -> Value:
+        """A view; of what a Loop hands on, that of the iteration which it shows alone."""
+        value = self.builder.view(whole, view)
+        attrs = value.node.attrs
+        if not isinstance(attrs, ViewAttrs) or value.node.args[0] not in self.handed:
+            return value
+        results, seen = self.handed[value.node.args[0]], attrs.view
+        if not seen.map[0].is_const or seen.map[0].value >= len(results):
+            return value
+        inner = View(seen.shape, seen.map[1:], seen.domain)
+        return self.builder.view(results[seen.map[0].value], inner)
 
     def _loop(self, loop: Node, args: Sequence[Value]) -> Sequence[Value]:
         """What a Loop gives, as the graph before it has it."""
@@ -109,8 +118,7 @@ class _Unrolling:
         if whole in self.handed:
             return self.handed[whole][t]
         shape = whole.type.shape[1:]
-        view = made(whole.type.shape, shape, (const(t), *identity(shape).map))
-        return self.builder.view(whole, view)
+        return self._viewed(whole, made(whole.type.shape, shape, (const(t), *identity(shape).map)))
 
     def _twin(self, loop: Node, args: Sequence[Value]) -> Node | None:
         """The recorded Loop that this one is, or that it is with a body that was rolled."""

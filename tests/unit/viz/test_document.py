@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import nn
+from luminal import nn, optim
 from luminal.backends import registry
 from luminal.base import config
 from luminal.compiler.dump import Dump
@@ -162,6 +162,30 @@ def test_unrolling_finds_the_recorded_nodes_themselves() -> None:
         mine = [values.nodes[n] for n in of_nodes[node]]
         assert {m.op for m in mine} == {node.op}
         assert len(mine) >= loop.attrs.trips.value
+
+
+def test_the_way_back_through_layers_is_related_by_structure_too() -> None:
+    """A training step's second Loop reads slices, in reverse, of what its first one kept: each
+    operation in it is the same one of several layers, and mostly of all.
+    """
+    cx = lm.Graph()
+    net = Net(12)
+    loss = net(cx.tensor((4, SIZE), name="x")).square().mean().output("loss")
+    optim.SGD(net.parameters(), lr=0.1).step(loss)
+    graph = session.narrowed(cx)
+    values = Values(graph)
+    rolled = Dump(graph, registry.find("cpu")).stages.graph
+    nothing = ByOrigin(Values(session.narrowed(small())))  # so that only structure relates
+    of_nodes = values_of(rolled, values, nothing)
+    inner = [n for n in Values(rolled).nodes if n not in rolled.nodes() and n.args]
+    computing = [n for n in inner if n.op.name != "View"]
+    assert len(rolled.by_op()["Loop"]) == 2
+    assert len(computing) > 60
+    for node in computing:
+        mine = [values.nodes[n] for n in of_nodes[node]]
+        assert {m.op for m in mine} == {node.op}
+        assert len(mine) > 1, node
+    assert sum(len(of_nodes[node]) >= 11 for node in computing) > 0.8 * len(computing)
 
 
 def test_lines_are_those_that_recorded(timed: Document) -> None:
