@@ -11,7 +11,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, overload
 
@@ -346,3 +346,15 @@ def _parse(flag: Flag, text: str) -> Value:
         return flag.parse(text)
     except (ValueError, KeyError):
         raise InputError(f"{flag.name}={text}: {flag.name} {flag.rule}") from None
+
+
+def _settle_paths() -> None:
+    """Paths of the environment count from here, wherever the process goes."""
+    for flag in FLAGS.values():
+        text = _text(flag.name)
+        if flag.parse is _path and text is not None:
+            with suppress(OSError, RuntimeError):  # no folder, no home: told where it is needed
+                _parse(flag, text)
+
+
+_settle_paths()

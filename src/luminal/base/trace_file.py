@@ -22,6 +22,8 @@ from luminal.base import config, forks, installation
 from luminal.base.errors import InputError
 
 FORMAT = 1
+BEGIN = b'{"pid":'
+"""With this every trace begins, and no file that a user could miss."""
 LIMIT = 128 << 20
 """Bytes that a process writes at most. Each time that half of what is left is full, a fourth of the
 runs is noted from there on, with the number and the time of those between: a long process is there
@@ -36,6 +38,7 @@ class TraceFile:
         self._path, self._pid, self._programs = path, 0, 0
         self._written, self._thin_at = 0, LIMIT // 2
         self._threads: set[int] = set()
+        _refuse_another(path)
         try:
             self._file: int | None = _opened(path)
         except OSError as error:
@@ -94,6 +97,20 @@ class TraceFile:
         if not is_whole or self._written > LIMIT:  # the disk is full, or the trace
             file, self._file = self._file, None
             os.close(file)
+
+
+def _refuse_another(path: Path) -> None:
+    """Raises InputError for a file that is no trace: whoever meant another name would lose it."""
+    begin = b""
+    with suppress(OSError):  # what cannot be read is told by the opening
+        if path.is_file():
+            with path.open("rb") as file:
+                begin = file.read(len(BEGIN))
+    if begin and begin != BEGIN:
+        raise InputError(
+            f"LUMINAL_TRACE={path}: this file is no trace, and is kept as it is; name another, or "
+            "remove it"
+        )
 
 
 def _opened(path: Path) -> int:

@@ -260,7 +260,8 @@ class _Search:
         stages = winner.stages
         is_enough = fast.seconds * 1e6 < self.options.stop_below_us
         untried = not (interrupted or is_enough or self.log.candidates) and strategy.is_late
-        if not (interrupted or untried):  # the next search has their kernels, and more time
+        # The next search has their kernels, and more time. What failed at last decides nothing.
+        if not (interrupted or untried or lost):
             holds = self.database.decide(self.key, decision)
             replayed = None if holds == decision else _replay(self.space, holds)
             if replayed is not None:  # another process was first

@@ -234,6 +234,27 @@ def test_a_new_trace_takes_the_place_of_an_old_one(tmp_path: Path) -> None:
     assert path.read_text().count("\n") == 3
 
 
+def test_another_file_is_kept(tmp_path: Path) -> None:
+    """As is a folder; what a process left that was killed at once is overwritten."""
+    mine, empty = tmp_path / "train.py", tmp_path / "empty"
+    mine.write_text("print('mine')\n")
+    empty.touch()
+    for path, said in ((mine, "is no trace, and is kept as it is"), (tmp_path, "directory")):
+        with config.override(LUMINAL_TRACE=path), pytest.raises(InputError, match=said):
+            trace_file.current()
+    assert mine.read_text() == "print('mine')\n"
+    with config.override(LUMINAL_TRACE=empty):
+        assert trace_file.current() is not None
+
+
+def test_a_relative_path_counts_from_where_luminal_was_imported(tmp_path: Path) -> None:
+    code = "import os, luminal; os.chdir('/'); from luminal.base import trace_file; "
+    code += "trace_file.current().write(begin='x', at=1)"
+    environment = {**config.child_environment(), "LUMINAL_TRACE": "run.trace"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
+    assert [span.name for span in read(tmp_path / "run.trace").spans] == ["x"]
+
+
 class Fake:
     """A program that computes nothing."""
 
