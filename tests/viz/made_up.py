@@ -126,6 +126,7 @@ def _kernels(values: dict[str, Any]) -> list[dict[str, Any]]:
             "number": k, "label": "Contract.Add.Exp2", "of": of,
             "origin": f"layers.*.{PARTS[k % len(PARTS)]}: linear, add (model.py:{10 + k})",
             "lines": [[0, 10 + k], [0, 11 + k]],
+            "causes": [f"8 numbers side by side, along i{k}"],
             "texts": {"tile": f"kernel k{k}\n{code}", "expanded": code, "llvm": f"; k{k}\n{code}",
                       "asm": "vfmadd231ps\n" * 5},
             "rows": [k],

@@ -178,6 +178,8 @@ def _totals(trace: Trace) -> Iterator[str]:
     runs = sum(program.count for program in trace.programs)
     parts.append(f"{runs:,} runs {duration(told.runs)}")
     several = f" in {len(trace.processes)} processes" if len(trace.processes) > 1 else ""
+    if told.compiling + told.searching + told.runs > told.seconds:
+        several += ", in all threads"
     yield f"{duration(told.seconds)}{several}: {', '.join(parts)}"
     if told.launches:
         yield (

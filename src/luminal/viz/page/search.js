@@ -16,7 +16,7 @@ function searchView() {
 function searchInWords(search) {
   const spent = search.history?.length ? ` in ${duration(search.history.at(-1).seconds)}` : "";
   return `Mode ${search.mode}, seed ${search.seed}: ${counted(search.candidates, "candidate")} and ${counted(search.kernels_built, "kernel")} built${spent}${search.from_database ? ", taken from the database" : ""}. `
-    + `${search.fast_seconds ? `The fast program takes ${duration(search.fast_seconds)}, the best one ${duration(search.best_seconds)}. ` : ""}Decision: ${search.decision}.`;
+    + `${search.fast_seconds ? `The fast program takes ${duration(search.fast_seconds)}, the best one ${duration(search.best_seconds)}. ` : ""}Decision: ${search.decision}.${search.from_database ? " What an earlier search tried is not kept: with another LUMINAL_CACHE_DIR the search runs anew." : ""}`;
 }
 
 function historyDrawing(history, search, width) {
