@@ -46,4 +46,4 @@ def test_parameters_are_compared_from_the_same_beginning() -> None:
     ones = np.ones((3, 2))
     expected = ones - 0.5 * given.T.astype(float) @ (given @ ones - wanted) / 4
     for found in elements:
-        np.testing.assert_allclose(found[f"state {w.id}"], expected, rtol=1e-5)
+        np.testing.assert_allclose(found[f"state {w.id}"], expected, rtol=1e-5)  # sums of four rows
