@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, reduce, update_wrapper
@@ -19,34 +20,15 @@ from typing import Any
 import numpy as np
 
 from luminal.base import dtypes
-from luminal.base.dtypes import DType
+from luminal.base.complex_dtypes import ComplexDType, complex64, complex128, complex_dtype_of
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.base.near_names import suggestion
-from luminal.base.records import dataclass
+from luminal.frontend import creation
+from luminal.frontend.complex_functions import FUNCTIONS, quotient
 from luminal.frontend.handle import Array, Pair, is_tensor
 from luminal.frontend.names.table import offered
-from luminal.frontend.pointwise.binary import graph_of
+from luminal.frontend.pointwise.binary import graph_of, where
 from luminal.memory.state import Parameter, State
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ComplexDType:
-    """The dtype of a ComplexTensor: two floats of `real`."""
-
-    name: str
-    real: DType
-
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        """NumPy's dtype of this name."""
-        return np.dtype(self.name)
-
-    def __repr__(self) -> str:
-        return f"luminal.{self.name}"
-
-
-complex64 = ComplexDType("complex64", dtypes.float32)
-complex128 = ComplexDType("complex128", dtypes.float64)
 
 LINEAR = frozenset(
     "cat concat concatenate stack hstack vstack dstack reshape view flatten ravel unflatten "
@@ -57,6 +39,8 @@ LINEAR = frozenset(
     "trace neg positive scatter_add index_add index_copy".split()
 )
 """What is done to both parts alike."""
+MADE = ("new_zeros", "new_ones", "new_full")
+"""Methods that make a Tensor in the dtype of another."""
 PRODUCTS = frozenset(
     "mul multiply matmul mm bmm mv einsum outer ger dot inner tensordot kron".split()
 )
@@ -88,6 +72,11 @@ class ComplexTensor(Pair):
     def shape(self) -> tuple[Any, ...]:
         """The shape of both parts."""
         return self.real.shape
+
+    @property
+    def extents(self) -> Any:
+        """The shape as Expressions."""
+        return self.real.extents
 
     @property
     def ndim(self) -> int:
@@ -173,22 +162,33 @@ class ComplexTensor(Pair):
         return product(operator.matmul, other, self)
 
     def __truediv__(self, other: Any) -> ComplexTensor:
-        if isinstance(other, ComplexTensor | complex):
-            return self * as_complex(other, self).reciprocal()
+        if isinstance(other, ComplexTensor) or _is_complex(other):
+            b = as_complex(other, self)
+            return ComplexTensor(*quotient(self.real, self.imag, b.real, b.imag))
         return ComplexTensor(self.real / other, self.imag / other)
 
     def __rtruediv__(self, other: Any) -> ComplexTensor:
-        return self.reciprocal() * other
+        if _is_complex(other):
+            return as_complex(other, self) / self
+        return ComplexTensor(*quotient(other, None, self.real, self.imag))
 
     def __pow__(self, other: Any) -> ComplexTensor:
-        if isinstance(other, int) and 0 <= other <= 64:
-            return self._power(other)
-        return (self.log() * other).exp()
+        if isinstance(other, int | float) and abs(other) <= 64 and other == int(other):
+            return (self if other >= 0 else self.reciprocal())._power(abs(int(other)))
+        power = as_complex(other, self)
+        is_zero = self == 0
+        # No logarithm of 0, whose gradient would be NaN.
+        found = (_where(is_zero, 1, self).log() * other).exp()
+        at_zero = where(power == 0, 1, where(power.real > 0, 0, math.nan))
+        return _where(is_zero, ComplexTensor(at_zero, at_zero * 0), found)
+
+    def __rpow__(self, other: Any) -> ComplexTensor:
+        return as_complex(other, self) ** self
 
     def _power(self, n: int) -> ComplexTensor:
         """By squares: exact where the parts are."""
         if n == 0:
-            return ComplexTensor(self.real * 0 + 1, self.imag * 0)
+            return creation.ones_like(self)  # type: ignore[return-value, arg-type]
         half = self._power(n // 2) if n > 1 else None
         if half is None:
             return self
@@ -225,11 +225,8 @@ class ComplexTensor(Pair):
         )
 
     def reciprocal(self) -> ComplexTensor:
-        """1 / z, scaled by the greater part, so that no square overflows."""
-        scale = self.real.abs().maximum(self.imag.abs())
-        a, b = self.real / scale, self.imag / scale
-        norm = (a * a + b * b) * scale
-        return ComplexTensor(a / norm, -b / norm)
+        """1 / z: no square overflows, and 1 / inf is 0."""
+        return 1 / self
 
     # --- parts and functions
 
@@ -250,19 +247,21 @@ class ComplexTensor(Pair):
         size = abs(self)
         return self / size.where(size != 0, 1)
 
-    def exp(self) -> ComplexTensor:
-        """e to the power of z."""
-        size = self.real.exp()
-        return ComplexTensor(size * self.imag.cos(), size * self.imag.sin())
+    def isnan(self) -> Any:
+        """True where a part is NaN."""
+        return self.real.isnan() | self.imag.isnan()
 
-    def log(self) -> ComplexTensor:
-        """The logarithm whose imaginary part is the angle."""
-        return ComplexTensor(abs(self).log(), self.angle())
+    def isinf(self) -> Any:
+        """True where a part is infinite, also beside NaN."""
+        return self.real.isinf() | self.imag.isinf()
 
-    def sqrt(self) -> ComplexTensor:
-        """The root whose real part is not negative."""
-        size, half = abs(self).sqrt(), self.angle() / 2
-        return ComplexTensor(size * half.cos(), size * half.sin())
+    def isfinite(self) -> Any:
+        """True where both parts are finite."""
+        return self.real.isfinite() & self.imag.isfinite()
+
+    def isreal(self) -> Any:
+        """True where the imaginary part is 0."""
+        return self.imag == 0
 
     def square(self) -> ComplexTensor:
         """z * z, as of reals."""
@@ -314,9 +313,9 @@ class ComplexTensor(Pair):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"a ComplexTensor has no attribute {name!r}", name=name, obj=self)
-        if name in LINEAR or name in PRODUCTS:
-            return partial(self.apply, name, _methods()[name], self)
-        fix = suggestion(name, [*dir(self), *LINEAR, *PRODUCTS])
+        if name in LINEAR or name in PRODUCTS or name in MADE or name in FUNCTIONS:
+            return partial(self.apply, name, _methods().get(name), self)
+        fix = suggestion(name, [*dir(self), *LINEAR, *PRODUCTS, *MADE, *FUNCTIONS])
         raise AttributeError(
             f"a ComplexTensor has no {name!r}{fix}; compute with z.real and z.imag, or "
             "lm.view_as_real(z)"
@@ -330,6 +329,10 @@ class ComplexTensor(Pair):
             return linear(function, args, kwargs)
         if name in PRODUCTS:
             return product(partial(function, **kwargs), *args)
+        if name in FUNCTIONS:
+            return ComplexTensor(*FUNCTIONS[name](self.real, self.imag))
+        if name in MADE:
+            return getattr(creation, name)(*args, **kwargs)
         if name == "where":
             return _where(*args, **kwargs)
         if name in ("real", "imag"):
@@ -353,6 +356,7 @@ def _methods() -> dict[str, Callable[..., Any]]:
 _OPERATORS = {
     "add": "add", "sub": "sub", "subtract": "sub", "div": "truediv", "divide": "truediv",
     "true_divide": "truediv", "equal": "eq", "eq": "eq", "not_equal": "ne", "ne": "ne",
+    "pow": "pow", "multiply": "mul",
 }  # fmt: skip
 
 
@@ -363,8 +367,12 @@ def as_complex(x: Any, like: ComplexTensor) -> ComplexTensor:
     graph = like.graph
     if _is_complex(x):
         return _constant(x, like.real)
+    if isinstance(x, Parameter | State):
+        x = x.as_tensor()
+        if isinstance(x, ComplexTensor):
+            return x
     real = x if is_tensor(x) else graph.constant(x, like.real.dtype)
-    return ComplexTensor(real, real * 0)
+    return ComplexTensor(real, creation.zeros_like(real))
 
 
 def linear(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -395,7 +403,8 @@ def part_of(x: Any, part: str) -> Any:
         return [getattr(as_complex(y, some), part) for y in x]
     if isinstance(x, Parameter | State):
         x = x.as_tensor()
-    return x * 0 if is_tensor(x) and x.dtype.is_float and part == "imag" else x
+    is_imaginary = is_tensor(x) and x.dtype.is_float and part == "imag"
+    return creation.zeros_like(x) if is_imaginary else x
 
 
 def joined(real: Any, imag: Any) -> Any:
@@ -431,9 +440,8 @@ def _each(arg: Any) -> Sequence[Any]:
 
 
 def _where(condition: Any, a: Any, b: Any) -> ComplexTensor:
-    some = a if isinstance(a, ComplexTensor) else b
+    some = next(x for x in (a, b, condition) if isinstance(x, ComplexTensor))
     a, b = as_complex(a, some), as_complex(b, some)
-    where = offered("lm")["where"]
     return ComplexTensor(where(condition, a.real, b.real), where(condition, a.imag, b.imag))
 
 
@@ -442,6 +450,7 @@ _REFLECTED = {
     "__mul__": "__rmul__", "__rmul__": "__mul__", "__eq__": "__eq__", "__ne__": "__ne__",
     "__truediv__": "__rtruediv__", "__rtruediv__": "__truediv__",
     "__matmul__": "__rmatmul__", "__rmatmul__": "__matmul__",
+    "__pow__": "__rpow__", "__rpow__": "__pow__",
 }  # fmt: skip
 
 
@@ -455,7 +464,7 @@ def beside_complex(kind: type) -> None:
 _UFUNCS = {
     np.add: "__add__", np.subtract: "__sub__", np.multiply: "__mul__",
     np.true_divide: "__truediv__", np.matmul: "__matmul__", np.equal: "__eq__",
-    np.not_equal: "__ne__",
+    np.not_equal: "__ne__", np.power: "__pow__",
 }  # fmt: skip
 
 
@@ -495,7 +504,8 @@ def _constant(x: Any, beside: Any) -> ComplexTensor:
 
 def _real_of(target: Any) -> Any:
     """What `to` of a part is asked for where the whole is asked for a complex dtype."""
-    return target.real if isinstance(target, ComplexDType) else target
+    kind = complex_dtype_of(target)
+    return target if kind is None else kind.real
 
 
 # --- what makes them, and takes them apart --------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal.base import dtypes
+from luminal.base.complex_dtypes import ComplexDType, any_dtype_of, complex_dtype_of
 from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.foreign import placed
-from luminal.frontend.handle import Array, Extent, Shape, along, axis_of, is_tensor, listed
+from luminal.frontend.handle import Array, Extent, Pair, Shape, along, axis_of, is_tensor, listed
 from luminal.memory.data import array_of
 from luminal.shape.expression import Expression, ceil_div, const, maximum
 from luminal.shape.view import expand
@@ -43,9 +44,12 @@ def position(graph: Recorder, expr: Expression, shape: Shape, dtype: DType) -> T
 
 
 def full(graph: Recorder, shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
-    """A tensor of this shape that holds one number everywhere."""
+    """A tensor of this shape that holds one number everywhere, a complex one too."""
     if not np.isscalar(value):
         raise DTypeError(f"full: {value!r} is not a number; use constant(...).expand(shape)")
+    if (kind := _complex_dtype(value, dtype)) is not None:
+        number = complex(value)  # type: ignore[arg-type]
+        return _pair(*(full(graph, shape, part, kind.real) for part in (number.real, number.imag)))
     scalar = constant(graph, value, dtype)
     return graph.wrap(graph.builder.view(scalar.value, expand((), graph.extents(shape))))
 
@@ -149,7 +153,23 @@ def eye(graph: Recorder, rows: Extent, columns: Extent | None, dtype: Any) -> Te
     """1 where row equals column."""
     shape = graph.extents((rows, rows if columns is None else columns))
     diagonal = along(0, shape[0]).eq(along(1, shape[1]))
+    if (kind := complex_dtype_of(dtype)) is not None:
+        return _pair(eye(graph, rows, columns, kind.real), full(graph, shape, 0, kind.real))
     return position(graph, diagonal, shape, dtypes.dtype_of(dtype))
+
+
+def _complex_dtype(value: Any, dtype: Any) -> ComplexDType | None:
+    """The complex dtype asked for, or that a complex number asks for; None for others."""
+    if dtype is None:
+        return complex_dtype_of(value)
+    kind = complex_dtype_of(dtype)
+    if kind is None and np.iscomplexobj(value):
+        raise DTypeError(f"full: {value!r} is complex; a dtype that holds it is lm.complex64")
+    return kind
+
+
+def _pair(real: Tensor, imag: Tensor) -> Any:
+    return Pair.kind(real, imag)
 
 
 # --- as another tensor ----------------------------------------------------------------------------
@@ -158,7 +178,7 @@ def eye(graph: Recorder, rows: Extent, columns: Extent | None, dtype: Any) -> Te
 @placed
 def full_like(x: Tensor, value: Any, dtype: Any = None) -> Tensor:
     """One number in the shape and dtype of `x`."""
-    wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
+    wanted = x.dtype if dtype is None else any_dtype_of(dtype)
     if not np.isscalar(value):
         raise DTypeError(f"full_like: {value!r} is not a number; use constant(...).expand(shape)")
     return full(x.graph, x.extents, value, wanted)
@@ -181,7 +201,7 @@ empty_like = zeros_like
 
 def new_full(x: Tensor, shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
     """One number in `shape`, in the dtype and graph of `x`."""
-    wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
+    wanted = x.dtype if dtype is None else any_dtype_of(dtype)
     return full(x.graph, shape, value, wanted)
 
 

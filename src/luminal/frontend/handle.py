@@ -104,6 +104,10 @@ class Pair:
 
     __slots__ = ()
     in_use = False  # was one made? So nobody looks for them where there are none
+    kind: type[Any]  # the one that there is, for what lies below it
+
+    def __init_subclass__(cls) -> None:
+        Pair.kind = cls
 
     def apply(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A function of Tensors, under this name, of arguments with Pairs among them."""
