@@ -16,6 +16,7 @@ from luminal.autograd.transforms import (
 )
 from luminal.autograd.vmap import vmap
 from luminal.base import lazy
+from luminal.base.complex_dtypes import complex64, complex128
 from luminal.base.dtypes import (
     DType,
     bfloat16,
@@ -52,8 +53,6 @@ from luminal.base.installation import VERSION as __version__
 from luminal.frontend import foreign
 from luminal.frontend.complex import (
     ComplexTensor,
-    complex64,
-    complex128,
     imag,
     polar,
     view_as_complex,

@@ -159,7 +159,7 @@ def test_no_part_is_infinity_times_0() -> None:
 def test_tensors_of_a_complex_dtype() -> None:
     z = tensor(np.array([[1 + 2j, 3j]]))
     x = lm.ones(2, 3)
-    made = {
+    made: dict[str, tuple[Any, Any]] = {
         "zeros_like": (lm.zeros_like(z), np.zeros((1, 2))),
         "ones_like": (lm.ones_like(z, dtype=lm.complex64), np.ones((1, 2), np.complex64)),
         "full_like": (lm.full_like(z, 2 - 1j), np.full((1, 2), 2 - 1j)),

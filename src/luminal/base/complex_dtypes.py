@@ -26,6 +26,14 @@ class ComplexDType:
     is_storage: bool = False
 
     @property
+    def compute(self) -> DType:
+        """Raises DTypeError: arithmetic is that of both parts."""
+        raise DTypeError(
+            f"{self.name}: this is computed with real numbers; take lm.view_as_real(z), or z.real "
+            "and z.imag"
+        )
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """NumPy's dtype of this name."""
         return np.dtype(self.name)

@@ -67,7 +67,7 @@ def distribute(
     parts = _parts_of_dims(graph, mesh, inputs)
     graph = _with_all_assigns(_with_own_dims(graph, parts))
     held = {
-        owner: of_spec(spec, tuple(map(const, owner.shape)), mesh, owner.name)
+        owner: of_spec(spec, tuple(map(const, owner.memory_type[0])), mesh, owner.name)
         for owner, spec in states.items()
     }
     marks = _marks_of(graph, mesh, inputs, held)

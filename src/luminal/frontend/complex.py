@@ -61,6 +61,25 @@ class ComplexTensor(Pair):
         self.real, self.imag = real, imag
         Pair.in_use = True
 
+    @classmethod
+    def of(cls, real: Any, imag: Any) -> Any:
+        """The ComplexTensor of two Tensors; of two arrays an array of NumPy."""
+        if not isinstance(real, np.ndarray | np.generic):
+            return cls(real, imag)
+        kind = complex128 if real.dtype == np.float64 else complex64
+        array: Array = np.empty(np.shape(real), kind.numpy)
+        array.real, array.imag = real, imag
+        return array
+
+    @property
+    def parts(self) -> list[Any]:
+        """The real part and the imaginary one."""
+        return [self.real, self.imag]
+
+    def _apart(self) -> Any:
+        """(..., 2) of floats: `view_as_real`."""
+        return offered("lm")["stack"](self.parts, -1)
+
     # --- what is known of it
 
     @property
@@ -118,8 +137,7 @@ class ComplexTensor(Pair):
 
     def numpy(self) -> Array:
         """The elements as a complex array of NumPy."""
-        array: Array = np.empty(np.shape(self.real.numpy()), self.dtype.numpy)
-        array.real, array.imag = self.real.numpy(), self.imag.numpy()
+        array: Array = self.of(self.real.numpy(), self.imag.numpy())
         return array
 
     def item(self) -> complex:
@@ -314,7 +332,7 @@ class ComplexTensor(Pair):
         if name.startswith("_"):
             raise AttributeError(f"a ComplexTensor has no attribute {name!r}", name=name, obj=self)
         if name in LINEAR or name in PRODUCTS or name in MADE or name in FUNCTIONS:
-            return partial(self.apply, name, _methods().get(name), self)
+            return partial(self.apply, name, _methods().get(name, _unused), self)
         fix = suggestion(name, [*dir(self), *LINEAR, *PRODUCTS, *MADE, *FUNCTIONS])
         raise AttributeError(
             f"a ComplexTensor has no {name!r}{fix}; compute with z.real and z.imag, or "
@@ -346,6 +364,11 @@ class ComplexTensor(Pair):
             f"{name}: takes real Tensors, got a ComplexTensor; compute with z.real and z.imag, or "
             "lm.view_as_real(z)"
         )
+
+
+def _unused(z: Any) -> Any:
+    """Stands for the function of real Tensors, where those have none of the name."""
+    raise NotImplementedError
 
 
 @cache
@@ -416,6 +439,7 @@ def joined(real: Any, imag: Any) -> Any:
 
 def product(function: Callable[..., Any], *args: Any) -> ComplexTensor:
     """The sum of the function of each choice of parts of its complex operands, by powers of i."""
+    args = tuple(x.as_tensor() if isinstance(x, Parameter | State) else x for x in args)
     some = next(x for arg in args for x in _each(arg) if isinstance(x, ComplexTensor))
     args = tuple(as_complex(x, some) if _is_complex(x) else x for x in args)
     spread = [[*arg] if isinstance(arg, list | tuple) else arg for arg in args]
@@ -481,6 +505,8 @@ def _of_array(operate: Callable[..., Any]) -> Callable[..., Any]:
 
 def _or_complex(reflected: str, operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, Parameter | State) and isinstance(other.dtype, ComplexDType):
+            other = self.graph.constant(other)
         if isinstance(other, Pair) or _is_complex(other):
             pair = other if isinstance(other, Pair) else _constant(other, self)
             return getattr(pair, reflected)(self)
@@ -528,14 +554,16 @@ def view_as_complex(x: Any) -> ComplexTensor:
     (x,) = _floats("view_as_complex", x)
     if x.ndim == 0 or x.shape[-1] != 2:
         raise ShapeError(f"view_as_complex: the shape is {x.shape}; the last dim must be 2")
-    return ComplexTensor(x[..., 0], x[..., 1])
+    return x._paired()  # type: ignore[no-any-return]
 
 
 def view_as_real(z: ComplexTensor) -> Any:
     """(...) of complex numbers as (..., 2) of floats. As torch.view_as_real."""
+    if isinstance(z, Parameter | State):
+        z = z.as_tensor()
     if not isinstance(z, ComplexTensor):
         raise DTypeError(f"view_as_real: {z!r} is not complex; lm.complex(re, im) makes one")
-    return offered("lm")["stack"]([z.real, z.imag], -1)
+    return z._apart()
 
 
 def imag(z: ComplexTensor) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.foreign import placed
 from luminal.frontend.handle import Array, Extent, Pair, Shape, along, axis_of, is_tensor, listed
-from luminal.memory.data import array_of
+from luminal.memory.data import array_of, complex_array_of
 from luminal.shape.expression import Expression, ceil_div, const, maximum
 from luminal.shape.view import expand
 
@@ -27,6 +27,9 @@ def constant(graph: Recorder, value: Any, dtype: Any = None) -> Tensor:
     """`value` as a Tensor: a number, a list, an array, or an Expression of dims (int64)."""
     if isinstance(value, Expression):
         return position(graph, value, (), dtypes.dtype_of(dtype or dtypes.int64))
+    numbers = complex_array_of(value, dtype)
+    if numbers is not None:
+        return _pair(*(constant(graph, part.copy()) for part in (numbers.real, numbers.imag)))
     array = literal(value, None if dtype is None else dtypes.dtype_of(dtype))
     return graph.wrap(graph.builder.constant(array, dtypes.dtype_of(array)))
 
@@ -168,8 +171,9 @@ def _complex_dtype(value: Any, dtype: Any) -> ComplexDType | None:
     return kind
 
 
-def _pair(real: Tensor, imag: Tensor) -> Any:
-    return Pair.kind(real, imag)
+def _pair(real: Tensor, imag: Tensor) -> Tensor:
+    """Complex numbers, which are no Tensor, but are used as one."""
+    return cast("Tensor", Pair.kind(real, imag))
 
 
 # --- as another tensor ----------------------------------------------------------------------------

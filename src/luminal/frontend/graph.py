@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from luminal.base import config, dtypes
+from luminal.base.complex_dtypes import complex_dtype_of
+from luminal.base.dtypes import DType
 from luminal.base.errors import DimError, GraphError, ShapeError
 from luminal.base.lines import Lines, Recorded, recorded_here
 from luminal.base.markup import card
 from luminal.frontend import creation
 from luminal.frontend.foreign import check_device
-from luminal.frontend.handle import Array, Extent, Shape, describe
+from luminal.frontend.handle import Array, Extent, Pair, Shape, describe
 from luminal.frontend.matrices.packed import Codes, Packed
 from luminal.frontend.pointwise.derivatives import NO_GRADIENT, Derivative, differentiable
 from luminal.frontend.random.keyed import no_key
@@ -24,7 +26,8 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, Value
-from luminal.memory.data import array_of
+from luminal.memory.data import array_of, complex_array_of
+from luminal.memory.row_order import PairsOf
 from luminal.memory.state import Assignable, Parameter, State, recorder
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 from luminal.shape.prove import prove
@@ -197,6 +200,8 @@ class Recorder:
         Without `copy` the value is in one memory with an array, where it has its dtype.
         Shapes hold ints, names of dims, Expressions. The default dtype is float32, or the data's.
         """
+        if (pairs := self._complex_input(shape_or_data, dtype)) is not None:
+            return self.tensor(*pairs, name, copy=copy)._paired()  # type: ignore[no-any-return]
         wanted = None if dtype is None else dtypes.dtype_of(dtype)
         name = self._leaf_name(name, "in")
         if isinstance(shape_or_data, tuple):
@@ -210,6 +215,19 @@ class Recorder:
         if array is not None:
             self.values[name] = array
         return self.wrap(value)
+
+    @staticmethod
+    def _complex_input(shape_or_data: Any, dtype: Any) -> tuple[Any, DType] | None:
+        """The Input of floats that complex numbers are pairs of: its shape or data, and dtype."""
+        if isinstance(shape_or_data, tuple):
+            kind = complex_dtype_of(dtype)
+            return None if kind is None else ((*shape_or_data, 2), kind.real)
+        numbers = complex_array_of(shape_or_data, dtype)
+        if numbers is None:
+            return None
+        kind = complex_dtype_of(numbers)
+        assert kind is not None
+        return PairsOf(kind).rows(numbers), kind.real
 
     def weight(self, shape: Sequence[int], dtype: Any = dtypes.float32, name: str = "") -> Tensor:
         """A Weight with its own Parameter: set rarely, packed once per setting. Shapes are ints."""
@@ -226,13 +244,17 @@ class Recorder:
             return self.packed(parameter, name)
         return parameter.in_order(self.leaf_of(parameter, name))
 
-    def leaf_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
-        """The Weight of a Parameter that is not packed, as its memory lies."""
-        value = self._weights.get(parameter)
+    def leaf_of(self, held: Assignable, name: str | None = None) -> Tensor:
+        """The Weight of a Parameter that is not packed, or what a State has at the start of a run,
+        as its memory lies.
+        """
+        if isinstance(held, State):
+            return self.wrap(self.builder.state(held))
+        value = self._weights.get(held)
         if value is None:
             paths = parameter_names.get() or {}
-            name = self._free_name(name or paths.get(parameter, parameter.name))
-            value = self._weights[parameter] = self.builder.weight(name, parameter)
+            name = self._free_name(name or paths.get(held, held.name))
+            value = self._weights[held] = self.builder.weight(name, held)
             self.leaves[name] = value
         return self.wrap(value)
 
@@ -269,7 +291,11 @@ class Recorder:
         """The value that `state` has at the start of a run; a Parameter's is its Weight."""
         if isinstance(state, Parameter):
             return self.weight_of(state)
-        return self.wrap(self.builder.state(state))
+        return state.in_order(self.leaf_of(state))
+
+    def in_floats(self, held: Assignable) -> Tensor:
+        """The value that is read, of a complex Parameter or State (..., 2) of floats."""
+        return self.leaf_of(held) if held.is_complex else self.read(held)
 
     def latest(self, state: Assignable) -> Tensor:
         """What `state` is assigned so far in this graph, else its value at the start of a run."""
@@ -280,6 +306,7 @@ class Recorder:
 
     def assign(self, state: Assignable | Tensor, value: Tensor, *, again: bool = False) -> None:
         """`state` holds `value` at the end of a run; `again` allows it to replace an assignment.
+        A complex one takes its pairs of floats as well (`in_floats`).
 
         A Parameter is assigned like a State (a training step): other programs see the new value
         from their next run on. A Tensor that reads a State or Parameter stands for it.
@@ -293,12 +320,16 @@ class Recorder:
             )
         if isinstance(held, Packed):
             held.assigned()
+        if isinstance(value, Pair):
+            pair, value = value, value._apart()
+            if not held.is_complex:
+                raise GraphError(f"assign: {held!r} cannot hold {pair!r}; take its real part")
         brought = self.bring(value)
-        whole = self.constant(held).value
+        whole = self.in_floats(held).value
         if brought.type != whole.type:
             raise GraphError(f"assign: {held!r} cannot hold {brought.type}; make both types agree")
         # The memory keeps its order of rows; what is assigned is brought into it.
-        if held.order is not None:
+        if held.order is not None and not held.is_complex:
             brought = held.order.rows(self.wrap(brought)).value
         earlier = self._assigned.get(held)
         if earlier is not None and not again:

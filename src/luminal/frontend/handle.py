@@ -94,6 +94,11 @@ class Handle:
         count = product_of(self.value.shape)
         return count.value if count.is_const else count
 
+    def _paired(self) -> Any:
+        """(..., 2) of floats as complex numbers."""
+        this: Any = self
+        return Pair.kind(this[..., 0], this[..., 1])
+
     def contiguous(self) -> Self:
         """Itself: a Tensor has no strides before it is compiled."""
         return self
@@ -106,8 +111,21 @@ class Pair:
     in_use = False  # was one made? So nobody looks for them where there are none
     kind: type[Any]  # the one that there is, for what lies below it
 
+    if TYPE_CHECKING:
+
+        @property
+        def graph(self) -> Any: ...
+        @property
+        def parts(self) -> list[Any]: ...
+        def _apart(self) -> Any: ...
+
     def __init_subclass__(cls) -> None:
         Pair.kind = cls
+
+    @classmethod
+    def of(cls, real: Any, imag: Any) -> Any:
+        """The pair of two Tensors; of two arrays an array."""
+        raise NotImplementedError
 
     def apply(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A function of Tensors, under this name, of arguments with Pairs among them."""
@@ -189,6 +207,8 @@ def of_tensors(function: Callable[P, R], name: str = "") -> Callable[P, R]:
         if recorder.get() is not None:
             args = [_values_of(x) for x in positional]
             kwargs = {name: _values_of(x) for name, x in named.items()}
+        elif any(isinstance(x, State | Parameter) and x.is_complex for x in args):
+            args = [x.as_tensor() if isinstance(x, State | Parameter) else x for x in args]
         if Pair.in_use and (pair := _pair_among(args, kwargs)) is not None:
             return pair.apply(name, function, *args, **kwargs)  # type: ignore[no-any-return]
         try:

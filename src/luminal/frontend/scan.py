@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 from luminal.base.errors import GraphError, ShapeError
 from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Array, Extent, describe
+from luminal.frontend.handle import Array, Extent, Pair, describe
 from luminal.frontend.pointwise.binary import graph_of
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import Body
 from luminal.hlir.ops import Value
 from luminal.hlir.types import TensorType
-from luminal.memory.state import Assignable, Parameter
+from luminal.memory.state import Assignable
 from luminal.shape.expression import Expression
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -156,13 +156,11 @@ class BodyRecorder(Recorder):
             self.captured[outer] = self.argument(outer.type).value
         return self.captured[outer]
 
-    def leaf_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
-        """The Weight of the graph around the body, as an invariant."""
-        return self.wrap(self.bring(self.parent.leaf_of(parameter, name)))
-
-    def read(self, state: Assignable) -> Tensor:
-        """The State's value at the start of the run, as an invariant."""
-        return self.wrap(self.bring(self.parent.read(state)))
+    def leaf_of(self, held: Assignable, name: str | None = None) -> Tensor:
+        """The Weight of the graph around the body, or the State's value at the start of the run,
+        as an invariant.
+        """
+        return self.wrap(self.bring(self.parent.leaf_of(held, name)))
 
     def tensor(
         self, shape_or_data: Any, dtype: Any = None, name: str | None = None, *, copy: bool = True
@@ -220,6 +218,8 @@ class Tree:
         # Its constructor takes the fields one by one; those of tuple and list take an iterable.
         if hasattr(self.kind, "_fields"):  # a NamedTuple
             return self.kind(*built)
+        if issubclass(self.kind, Pair):
+            return self.kind.of(*built)
         return self.kind(built)
 
     def paths(self, prefix: str = "") -> list[str]:
@@ -235,7 +235,8 @@ def _is_never(part: Any) -> bool:
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _is_never) -> tuple[list[Any], Tree]:
-    """The leaves from left to right, and the shape that builds the tree again.
+    """The leaves from left to right, and the shape that builds the tree again. A complex Tensor is
+    a tree of its two parts.
 
     `is_leaf`: containers that are taken as leaves.
     """
@@ -248,6 +249,8 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _is_never) -> tuple[list
         children = list(tree.values())
     elif isinstance(tree, tuple | list):
         keys, children = tuple(range(len(tree))), list(tree)
+    elif isinstance(tree, Pair):
+        keys, children = ("real", "imag"), tree.parts
     else:
         return [tree], Tree(None)
     flat = [flatten(child, is_leaf) for child in children]

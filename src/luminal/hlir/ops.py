@@ -134,12 +134,16 @@ def _leaf_declared(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, 
 
 
 def _leaf_weight(args: Sequence[TensorType], attrs: WeightAttrs) -> tuple[TensorType, ...]:
-    owner = attrs.parameter
-    return (type_of(tuple(map(const, owner.shape)), owner.dtype),)
+    return (_type_held(attrs.parameter),)
 
 
 def _leaf_state(args: Sequence[TensorType], attrs: StateAttrs) -> tuple[TensorType, ...]:
-    return (type_of(tuple(map(const, attrs.state.shape)), attrs.state.dtype),)
+    return (_type_held(attrs.state),)
+
+
+def _type_held(owner: Any) -> TensorType:
+    shape, dtype = owner.memory_type
+    return type_of(tuple(map(const, shape)), dtype)
 
 
 def _leaf_constant(args: Sequence[TensorType], attrs: ConstantAttrs) -> tuple[TensorType, ...]:

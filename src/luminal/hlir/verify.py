@@ -127,7 +127,8 @@ class _Verifier:
                 self._assignment(state, TensorType(y.shape[1:], y.dtype))
 
     def _assignment(self, state: Assignable, type_: TensorType) -> None:
-        expected = TensorType(tuple(map(const, state.shape)), state.dtype)
+        shape, dtype = state.memory_type
+        expected = TensorType(tuple(map(const, shape)), dtype)
         if type_ != expected:
             raise VerifyError(f"{state!r} is assigned a {type_}")
         if state in self.assigned:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from luminal.base.complex_dtypes import ComplexDType, complex_dtype_of
 from luminal.base.dtypes import ALL, DType, default_dtype, dtype_of, float32
 from luminal.base.errors import DTypeError, InputError, LuminalError, ShapeError
 from luminal.memory.dlpack import imported
@@ -41,6 +42,34 @@ def array_of(data: Any, dtype: DType | None = None, name: str = "data") -> Array
     if array.dtype == dtype.numpy:
         return array
     return _converted(name, array, dtype, data)
+
+
+def complex_array_of(data: Any, dtype: Any = None, name: str = "data") -> Array | None:
+    """`data` as an array of complex numbers, where it has such or `dtype` is theirs; else None.
+
+    Real numbers have imaginary parts of 0. Raises DTypeError for what is not made of numbers, and
+    for integers that a float does not hold.
+    """
+    kind = complex_dtype_of(dtype) if dtype is not None else _complex_dtype_in(data)
+    if kind is None:
+        return None
+    if hasattr(data, "resolve_conj"):  # PyTorch's conjugates have the memory of what they are of
+        data = data.resolve_conj()
+    array = np.asarray(imported(name, data) if hasattr(data, "__dlpack__") else data)
+    if array.dtype.kind not in "biufc":
+        raise DTypeError(f"{name}: {_shown(data)} is not made of numbers; pass complex numbers")
+    converted = kind.rounded(array)
+    if array.dtype.kind in "iu" and not np.array_equal(converted.real, array):
+        raise DTypeError(f"{name}: {_shown(data)} does not fit {kind.name}; cast it")
+    return converted
+
+
+def _complex_dtype_in(data: Any) -> ComplexDType | None:
+    """The dtype of complex numbers, of an array of them, or of lists of either; None of others."""
+    if not isinstance(data, list | tuple):
+        return complex_dtype_of(data)
+    kinds = [kind for item in data if (kind := _complex_dtype_in(item)) is not None]
+    return max(kinds, key=lambda kind: kind.size, default=None)
 
 
 def is_array(data: Any) -> bool:

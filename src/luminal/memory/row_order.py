@@ -1,4 +1,6 @@
-"""Weights whose rows lie in another order than that of their value.
+"""Weights that lie in memory otherwise than in their value: complex numbers, rows in another order.
+
+Complex numbers lie as pairs of floats, which is all that programs know of.
 
 Attention turns features of a head in pairs. Hugging Face's models pair row i of a head with
 i + half; GGUF's files of the same models have both side by side. To lay such rows anew takes as
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from luminal.base.complex_dtypes import ComplexDType
 from luminal.base.records import dataclass
 from luminal.memory.arrays import Array
 
@@ -43,6 +46,25 @@ class Interleaved:
         # Swapping (half, 2) and swapping (2, half) are each other's inverse.
         split = rows.reshape(self.heads, first, last, *rows.shape[1:])
         return split.swapaxes(1, 2).reshape(*rows.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class PairsOf:
+    """Complex numbers that lie as (..., 2) of floats. Takes and gives an Array or a Tensor."""
+
+    dtype: ComplexDType
+
+    def value(self, rows: Any) -> Any:
+        """The complex numbers that lie so; of an Array in the same memory."""
+        if isinstance(rows, np.ndarray):
+            return rows.view(self.dtype.numpy)[..., 0]
+        return rows._paired()
+
+    def rows(self, value: Any) -> Any:
+        """Complex numbers as they lie: the inverse of `value`."""
+        if isinstance(value, np.ndarray):
+            return np.ascontiguousarray(value[..., None]).view(self.dtype.real.numpy)
+        return value._apart()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,8 +21,9 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 import numpy as np
 
 from luminal.base import dtypes, forks
+from luminal.base.complex_dtypes import ComplexDType, any_dtype_of
 from luminal.base.dtypes import DType
-from luminal.base.errors import ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.base.markup import card
 from luminal.memory import dlpack
 from luminal.memory.arrays import (
@@ -35,9 +36,9 @@ from luminal.memory.arrays import (
     aligned_empty,
     aligned_zeros,
 )
-from luminal.memory.data import array_of, shown_elements
+from luminal.memory.data import array_of, complex_array_of, shown_elements
 from luminal.memory.part import Part
-from luminal.memory.row_order import Interleaved
+from luminal.memory.row_order import Interleaved, PairsOf
 from luminal.memory.stored import stored_or_array
 
 A = TypeVar("A")
@@ -70,6 +71,18 @@ def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(n) for n in shape)
 
 
+def _order_of(dtype: DType | ComplexDType) -> PairsOf | None:
+    return PairsOf(dtype) if isinstance(dtype, ComplexDType) else None
+
+
+def _array_of(data: Any, dtype: DType | ComplexDType | None, name: str) -> Array:
+    """As `array_of`, of complex numbers too."""
+    numbers = complex_array_of(data, dtype, name)
+    if numbers is not None:
+        return numbers
+    return array_of(data, cast("DType | None", dtype), name)
+
+
 def _checked(
     what: str, array: Any, shape: tuple[int, ...], dtype: DType, part: Part | None = None
 ) -> Array:
@@ -77,7 +90,7 @@ def _checked(
     a file stays there.
     """
     if part is None:
-        checked = array_of(array, dtype, what)
+        checked = _array_of(array, dtype, what)
     else:
         checked = cast(Array, stored_or_array(array, dtype, what))
     if checked.shape != shape:
@@ -93,6 +106,8 @@ class _Held(ABC):
     """
 
     shape: tuple[int, ...]
+    dtype: Any
+    """A DType, or a ComplexDType: programs know of complex numbers as pairs of floats."""
     spec: tuple[tuple[str, ...], ...] | None = None
     """The mesh axes that cut each dimension (`lm.shard`); None: every rank has the whole."""
     slots_spec: tuple[tuple[str, ...], ...] | None = None
@@ -103,10 +118,26 @@ class _Held(ABC):
     """From the first program on a mesh that cuts it: what this rank holds."""
     spread: Any = None
     """Of a rank's part on a mesh whose ranks are all in this process: what has all of them."""
-    order: Interleaved | None = None
-    """How rows lie in memory, where that is not as in the value. Programs read the memory."""
+    order: Interleaved | PairsOf | None = None
+    """How it lies in memory, where that is not as in the value. Programs read the memory."""
     readers: weakref.WeakSet[Any] | None = None
     """Recorders whose values keep to the time when they were recorded, and which read this."""
+
+    @property
+    def is_complex(self) -> bool:
+        """Does it hold complex numbers?"""
+        return isinstance(self.dtype, ComplexDType)
+
+    @property
+    def memory_type(self) -> tuple[tuple[int, ...], DType]:
+        """The shape and dtype of what lies in memory: of complex numbers (..., 2) of floats."""
+        if isinstance(self.dtype, ComplexDType):
+            return (*self.shape, 2), self.dtype.real
+        return self.shape, self.dtype
+
+    def as_it_lies(self, value: Any) -> Any:
+        """An Array or a Tensor of a value as memory holds it: the inverse of `in_order`."""
+        return value if self.order is None else self.order.rows(value)
 
     def read_by(self, graph: Any) -> None:
         """From now on the graph hears (`changes`) before the array is set."""
@@ -256,6 +287,8 @@ class _Held(ABC):
 
     def _draw_anew(self, drawn: Callable[..., Array], *arguments: Any, **options: Any) -> Self:
         """Sets it to random numbers, as `uniform_` and the like do; gives itself."""
+        if self.is_complex:
+            raise DTypeError(f"{self.name} is complex; draw lm.randn(..., dtype=lm.complex64)")
         self.set(self.dtype.rounded(drawn(self.shape, *arguments, **options)))
         return self
 
@@ -291,7 +324,7 @@ class _Held(ABC):
         return self._compared("__ne__", other)
 
     def _compared(self, name: str, other: object) -> Any:
-        is_number = isinstance(other, bool | int | float | np.generic | np.ndarray | list)
+        is_number = isinstance(other, bool | int | float | complex | np.generic | np.ndarray | list)
         value = self.value_here() if is_number else None
         return NotImplemented if value is None else getattr(value, name)(other)
 
@@ -332,22 +365,23 @@ class State(_Held):
     ) -> None:
         self.id = next(_ids)
         self.name = name or f"state{self.id}"
-        self.dtype = dtypes.dtype_of(dtype)
+        self.dtype = any_dtype_of(dtype)
+        self.order = _order_of(self.dtype)
         self.shape = _literal_shape(self.name, shape)
         self._init = self._first(init)
         self.lock = forks.rlock()  # runs take the locks of their states in id order
         # Both are replaced only under the lock.
-        self.buffer: Buffer = HostBuffer(aligned_zeros(self.shape, self.dtype))
+        self.buffer: Buffer = HostBuffer(aligned_zeros(*self.memory_type))
         self.spare: Buffer | None = None  # made by runs that cannot update in place
         if self._init.ndim or any(self._init.tobytes()):
             self.reset()
 
     @property
-    def _type(self) -> tuple[tuple[int, ...], DType]:
+    def _type(self) -> tuple[tuple[int, ...], Any]:
         return self.shape, self.dtype
 
     def _first(self, init: Any) -> Array:
-        first = array_of(init, self.dtype, f"{self.name}: init")
+        first = _array_of(init, self.dtype, f"{self.name}: init")
         return first if first.ndim == 0 else _checked(self.name, first, *self._type).copy()
 
     def on(self, space: MemorySpace[B]) -> B:
@@ -368,6 +402,10 @@ class State(_Held):
 
     def numpy(self) -> Array:
         """A copy of the current value; GraphError for one that is cut over processes."""
+        return self.in_order(self.memory_now())
+
+    def memory_now(self) -> Array:
+        """A copy of the current value, as it lies."""
         self._check_whole()
         with self.lock:
             self.buffer.settle()
@@ -384,13 +422,13 @@ class State(_Held):
             self.part = None
             self.buffer.settle()
             if self.buffer.nbytes != array.nbytes:  # it was let go
-                self.buffer = HostBuffer(aligned_empty(self.shape, self.dtype))
-            self.buffer.write(array)
+                self.buffer = HostBuffer(aligned_empty(*self.memory_type))
+            self.buffer.write(self.as_it_lies(array))
 
     def _hold(self, value: Array) -> None:
         with self.lock:
-            self.buffer = HostBuffer(aligned_empty(self.shape, self.dtype))
-            self.buffer.write(value)
+            self.buffer = HostBuffer(aligned_empty(*self.memory_type))
+            self.buffer.write(self.as_it_lies(value))
 
     def reset(self) -> None:
         """Restores the initial value."""
@@ -400,13 +438,13 @@ class State(_Held):
         self.about_to_change()
         with self.lock:
             self.buffer.settle()
-            self.buffer.write(self._init)
+            self.buffer.write(self.as_it_lies(self._init))
 
     def release(self) -> None:
         """Lets go of the memory: the value is elsewhere now, in parts."""
         with self.lock:
             self.buffer.settle()
-            self.buffer, self.spare = HostBuffer(aligned_empty((0,), self.dtype)), None
+            self.buffer, self.spare = HostBuffer(aligned_empty((0,), self.memory_type[1])), None
 
     def rounded(self, dtype: DType) -> State:
         """A State of its own with the value, and the initial one, rounded to `dtype`."""
@@ -430,7 +468,7 @@ class State(_Held):
         with self.lock:
             self.buffer.settle()
             return dlpack.snapshot_of(
-                self.buffer.array,
+                self.in_order(self.buffer.array),
                 stream=stream,
                 max_version=max_version,
                 dl_device=dl_device,
@@ -479,12 +517,13 @@ class Parameter(_Held):
         self.id = next(_ids)
         self.name = name or f"parameter{self.id}"
         self.requires_grad = requires_grad
-        wanted = None if dtype is None else dtypes.dtype_of(dtype)
+        wanted = None if dtype is None else any_dtype_of(dtype)
         value = None
         if not isinstance(shape_or_data, tuple):
-            value = array_of(shape_or_data, wanted, self.name)
-            shape_or_data, wanted = value.shape, dtypes.dtype_of(value)
+            value = _array_of(shape_or_data, wanted, self.name)
+            shape_or_data, wanted = value.shape, any_dtype_of(value)
         self.dtype = wanted or dtypes.float32
+        self.order = _order_of(self.dtype)
         self.shape = _literal_shape(self.name, shape_or_data)
         self.version = next(_versions)
         self.lock: threading.RLock | None = None  # from the first program on that assigns it
@@ -509,14 +548,14 @@ class Parameter(_Held):
             return
         self.about_to_change()
         self.part = None
-        self._keep(array if self.order is None else self.order.rows(array), value)
+        self._keep(self.as_it_lies(array), value)
 
     def _hold(self, value: Array) -> None:
         self._keep(value, value)
 
     def _starts_as(self, array: Array) -> None:
         """Takes the value that it had from the beginning, as far as anybody could tell."""
-        self._keep(array if self.order is None else self.order.rows(array), array)
+        self._keep(self.as_it_lies(array), array)
 
     def lies(self, memory: Array, order: Interleaved | None) -> None:
         """Takes an array of its own shape and dtype whose rows lie so; another order than it has
@@ -529,7 +568,7 @@ class Parameter(_Held):
     def _keep(self, array: Array, user_value: Any) -> None:
         borrowed = isinstance(user_value, np.ndarray) and not array.flags.writeable
         if not borrowed or not array.flags.c_contiguous:
-            kept = aligned_empty(self.shape, self.dtype)
+            kept = aligned_empty(*self.memory_type)
             kept[...] = array
         else:
             kept = array
@@ -713,7 +752,7 @@ def _state_of(
 
 def _moved(held: Assignable, buffer: Buffer, space: MemorySpace[B]) -> B:
     """A Buffer in `space` with the value of another."""
-    buffer_there = space.empty(held.shape, held.dtype)
+    buffer_there = space.empty(*held.memory_type)
     buffer_there.write(buffer.array)
     return buffer_there
 
@@ -722,7 +761,7 @@ def spare_on(held: Assignable, space: MemorySpace[B]) -> B:
     """The State's second buffer, made at first use; the value is on that device."""
     spare: Any = held.spare
     if spare is None or spare.space is not space:
-        held.spare = spare = space.empty(held.shape, held.dtype)
+        held.spare = spare = space.empty(*held.memory_type)
     return spare  # type: ignore[no-any-return]
 
 
@@ -757,7 +796,8 @@ def _operator(name: str) -> Callable[..., Any]:
     def operator(self: _Held, *others: Any) -> Any:
         value = self.value_here()
         if value is None:
-            if name in _BINARY and not isinstance(others[0], State | Parameter | int | float):
+            known = State | Parameter | int | float | complex
+            if name in _BINARY and not isinstance(others[0], known):
                 return NotImplemented  # a Tensor of a graph reads it there
             value = self.as_tensor()
         return getattr(value, name)(*others)

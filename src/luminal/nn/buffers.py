@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from luminal.base.errors import InputError
-from luminal.frontend.complex import ComplexTensor
-from luminal.frontend.handle import is_tensor
-from luminal.memory.data import array_of, is_array
+from luminal.frontend.handle import Pair, is_tensor
+from luminal.memory.data import array_of, complex_array_of, is_array
 from luminal.memory.state import State
 
 
 def made(value: Any, name: str, persistent: bool) -> State:
     """A State of this value; one not `persistent` is no part of files."""
-    if isinstance(value, ComplexTensor):
-        raise InputError(
-            f"{name}: a buffer of complex numbers; keep lm.view_as_real(value), and read it by "
-            "lm.view_as_complex"
-        )
-    array = array_of(value, None, name)
+    numbers = complex_array_of(value, None, name)
+    array = array_of(value, None, name) if numbers is None else numbers
     state = State(array.shape, array.dtype, array, name)
     state.persistent = persistent
     return state
@@ -30,17 +25,18 @@ def assigned(held: State, value: Any, owner: str, name: str) -> State:
 
     Raises InputError for what has no value now: a State changes at the end of a program's run.
     """
-    if is_tensor(value) and not value.graph.is_eager:
+    if (is_tensor(value) or isinstance(value, Pair)) and not value.graph.is_eager:
         raise InputError(
             f"{owner}.{name} is a State, which a program changes at the end of its run; write "
             f"new = ..., lm.assign(self.{name}, new), and read new where the new value is meant"
         )
-    if not (is_tensor(value) or is_array(value)):
+    if not (is_tensor(value) or isinstance(value, Pair) or is_array(value)):
         raise InputError(
             f"{owner}.{name} is a State, got a {type(value).__name__}; write "
             f"self.{name}.set(value), or give it an nn.Parameter or lm.State"
         )
-    array = array_of(value, None, name)
+    numbers = complex_array_of(value, None, name)
+    array = array_of(value, None, name) if numbers is None else numbers
     if (array.shape, array.dtype) != (held.shape, held.dtype.numpy):
         return made(array, held.name, held.persistent)
     held.set(array)

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from luminal.base.complex_dtypes import any_dtype_of
 from luminal.base.dtypes import dtype_of
 from luminal.base.errors import InputError
 from luminal.memory.state import Parameter
@@ -229,7 +230,7 @@ def _container(kind: Any, name: str, module: Any, children: dict[str, Any]) -> A
     if name == "Sequential":
         numbered = [*children] == [str(k) for k in range(len(children))]
         return kind(*children.values()) if numbered else kind(children)
-    held = {n: Parameter(tuple(p.shape), dtype_of(p), n) for n, p in module._parameters.items()}
+    held = {n: Parameter(tuple(p.shape), any_dtype_of(p), n) for n, p in module._parameters.items()}
     parts = children or held
     return kind(parts.values()) if name.endswith("List") else kind(parts)
 

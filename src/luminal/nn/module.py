@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.base import lines
 from luminal.base.attribute_reads import watch
+from luminal.base.complex_dtypes import any_dtype_of
 from luminal.base.dtypes import (
     DType,
     bfloat16,
@@ -35,10 +36,10 @@ from luminal.base.errors import (
 from luminal.base.generator import checked_seed
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.graph import Recorder, parameter_names, recording_into
-from luminal.frontend.handle import Array, describe, is_tensor
+from luminal.frontend.handle import Array, Pair, describe, is_tensor
 from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.tensor import Tensor
-from luminal.memory.data import array_of
+from luminal.memory.data import array_of, complex_array_of
 from luminal.memory.row_order import StoredRows
 from luminal.memory.state import Parameter, State
 from luminal.memory.stored import Stored, stored_or_array
@@ -439,7 +440,7 @@ class Module:
         for taking, value in data.items():
             taking.load(value)
         for held, array in arrays.items():
-            held.dtype = dtype_of(array)
+            held.dtype = any_dtype_of(array)  # type: ignore[assignment]
             if isinstance(array, StoredRows) and isinstance(held, Parameter):
                 held.lies(array.memory, array.order)
             else:
@@ -636,7 +637,7 @@ def _graph_of(arguments: Iterable[Any]) -> Recorder | None:
             graph = _graph_of(x.values() if isinstance(x, dict) else x)
         else:
             x = x.padded if isinstance(x, PackedSequence) else x
-            graph = x.graph if is_tensor(x) else None
+            graph = x.graph if is_tensor(x) or isinstance(x, Pair) else None
         # Inside `scan` the body's graph is the deepest; its root is what Parameters are read into.
         if graph is not None and (recorder is None or graph.depth > recorder.depth):
             recorder = graph
@@ -703,8 +704,15 @@ def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | 
     if adopt_dtype and isinstance(value, StoredRows):
         return value
     try:
+        complexes = complex_array_of(value, held.dtype, path) if held.is_complex else None
         array = (
-            array_of(value, None, path) if adopt_dtype else stored_or_array(value, held.dtype, path)
+            complexes
+            if complexes is not None
+            else (
+                array_of(value, None, path)
+                if adopt_dtype
+                else stored_or_array(value, held.dtype, path)
+            )
         )
     except DTypeError as error:
         raise LoadError(str(error)) from None

@@ -15,7 +15,7 @@ from luminal.base import garbage
 from luminal.base.dtypes import bool_, float32, int64
 from luminal.base.errors import GraphError, InputError
 from luminal.frontend.foreign import absent
-from luminal.frontend.handle import is_tensor, work_dtype
+from luminal.frontend.handle import Pair, is_tensor, work_dtype
 from luminal.frontend.matrices.matmul import keeps
 from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.pointwise.binary import where
@@ -129,7 +129,7 @@ class Optimizer(ABC):
         name, held = entry if isinstance(entry, tuple) else (None, entry)
         if is_tensor(held) and isinstance(held.value.node.attrs, WeightAttrs):
             held = held.value.node.attrs.parameter
-        if not isinstance(held, Parameter) or not held.dtype.is_float:
+        if not isinstance(held, Parameter) or not (held.dtype.is_float or held.is_complex):
             raise InputError(
                 f"{self._name}: {held!r} is no Parameter of floats; pass model.parameters()"
             )
@@ -283,7 +283,8 @@ class Optimizer(ABC):
         ]
 
     def _slot(self, p: Parameter, name: str, first: float) -> State:
-        state = State(p.shape, work_dtype(p.dtype), first, f"{self.names[p]}.{name}")
+        dtype = p.dtype if p.is_complex else work_dtype(p.dtype)
+        state = State(p.shape, dtype, first, f"{self.names[p]}.{name}")
         state.follows = p
         return state
 
@@ -303,7 +304,7 @@ class Optimizer(ABC):
         for p, g in present.items():
             if p not in self.names:
                 raise InputError(f"{self._name}.apply: {p!r} is none of its parameters")
-            if not is_tensor(g):
+            if not (is_tensor(g) or (p.is_complex and isinstance(g, Pair))):
                 raise InputError(
                     f"{self._name}.apply: the gradient of {self.names[p]} is {g!r}; it must be a "
                     "Tensor: lm.grad(loss, parameters) gives them"
@@ -313,7 +314,8 @@ class Optimizer(ABC):
                     f"{self._name}.apply: the gradient of {self.names[p]} has the shape {g.shape}, "
                     f"the parameter {p.shape}"
                 )
-        return present
+        # As PyTorch, complex parameters are updated as (..., 2) of floats.
+        return {p: p.as_it_lies(g) if p.is_complex else g for p, g in present.items()}
 
     def _record(
         self, group: Group, changing: Group, params: Sequence[Parameter], gradients: Tensors,
@@ -322,8 +324,10 @@ class Optimizer(ABC):
         """Assigns what `update` gives for parameters that share their counters."""
         graph = gradients[0].graph
         states = [self.state[p] for p in params]
-        before = [graph.weight_of(p) for p in params]
-        slots = {name: [graph.read(entry[name]) for entry in states] for name in self.slots(group)}
+        before = [graph.in_floats(p) for p in params]
+        slots = {
+            name: [graph.in_floats(entry[name]) for entry in states] for name in self.slots(group)
+        }
         shared = {name: graph.read(states[0][name]) for name in self.shared(group)}
         new = self.update(group | changing, before, gradients, slots, shared)
         if not isinstance(new, Update):

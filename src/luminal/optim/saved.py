@@ -9,6 +9,7 @@ import numpy as np
 
 from luminal.base.errors import InputError, LoadError, LuminalError
 from luminal.frontend.handle import work_dtype
+from luminal.memory.data import complex_array_of
 from luminal.memory.state import Parameter, State
 from luminal.memory.stored import stored_or_array
 from luminal.optim.ranges import AT_LEAST_0_INT, check
@@ -153,7 +154,12 @@ def _values(optimizer: Optimizer, group: Group, p: Parameter, entry: Mapping[str
         values[name] = type(first)(number.item())
     for name in slots:
         try:
-            values[name] = stored_or_array(entry[name], work_dtype(p.dtype), name)
+            numbers = complex_array_of(entry[name], p.dtype, name) if p.is_complex else None
+            values[name] = (
+                stored_or_array(entry[name], work_dtype(p.dtype), name)
+                if numbers is None
+                else numbers
+            )
         except LuminalError as error:
             raise LoadError(f"{what}: {error}") from None
         if values[name].shape != p.shape:

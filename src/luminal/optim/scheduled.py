@@ -60,7 +60,7 @@ class ScheduledOptions:
     def _value(self, graph: Recorder, number: int, name: str, value: float) -> Tensor:
         """A number that programs read."""
         if (number, name) not in self._states:
-            is_wide = any(p.dtype is float64 for p in self._groups[number]["params"])
+            is_wide = any(p.memory_type[1] is float64 for p in self._groups[number]["params"])
             dtype, what = float64 if is_wide else float32, "rate" if name == "lr" else name
             self._states[number, name] = State((), dtype, value, f"{what} of group {number}")
         state = self._states[number, name]

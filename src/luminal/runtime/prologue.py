@@ -170,7 +170,7 @@ class Prologue(Generic[B]):
             key, versions = ("memory", address(array), array.nbytes), ()
         copy = self._copies[number] = self._shared(key)
         if copy.buffer is None or copy.versions != versions:
-            buffer = self._space.empty(parameter.shape, parameter.dtype)
+            buffer = self._space.empty(*parameter.memory_type)
             buffer.write(array)
             copy.buffer, copy.versions = buffer, versions
             copy.source = array if parameter.is_part else None

@@ -100,7 +100,7 @@ def _add_parameter(
     if parameter.stored is not None:
         array = parameter.memory
     else:
-        array = _random(rng, parameter.shape, parameter.dtype, 2)
+        array = _random(rng, *parameter.memory_type, 2)
         if parameter.dtype.is_float and len(parameter.shape) > 1:  # or deep networks saturate
             array = (array / np.sqrt(max(parameter.shape))).astype(array.dtype)
     parameters[parameter] = array
@@ -108,7 +108,7 @@ def _add_parameter(
 
 def _add_state(states: dict[State, Array], state: State, rng: np.random.Generator) -> None:
     if state not in states:
-        now = state.numpy()
+        now = state.memory_now()
         if state.dtype.is_float and not now.any():  # a cache before its first run
             now = _random(rng, state.shape, state.dtype, 2)
         states[state] = now

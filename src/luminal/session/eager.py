@@ -90,20 +90,17 @@ class DefaultGraph(Graph):
             self._next_sweep = max(SWEPT, 2 * len(self.leaves))
         return super().tensor(shape_or_data, dtype, name, copy=copy)
 
-    def leaf_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
-        """The Weight of a Parameter, as its memory lies, until that is set or assigned."""
-        parameter.read_by(self)
-        return super().leaf_of(parameter, name)
-
-    def read(self, state: Assignable) -> Tensor:
-        """The value that `state` has, until it gets another one, or that it is assigned here."""
-        if isinstance(state, State) and state in self._assigned:
-            return self.latest(state)
-        value = super().read(state)
-        if isinstance(state, State):
-            state.read_by(self)
-            self._states[state] = value.value
-        return value
+    def leaf_of(self, held: Assignable, name: str | None = None) -> Tensor:
+        """The Weight of a Parameter, as its memory lies, until that is set or assigned; of a State
+        the value until then, or that it is assigned here.
+        """
+        if isinstance(held, State) and held in self._assigned:
+            return self.wrap(self._assigned[held].value)
+        held.read_by(self)
+        leaf = super().leaf_of(held, name)
+        if isinstance(held, State):
+            self._states[held] = leaf.value
+        return leaf
 
     def changes(self, held: Assignable) -> None:
         """Is called just before what is read here gets another value: what is recorded keeps the
@@ -114,7 +111,7 @@ class DefaultGraph(Graph):
     def _memory_of(self, held: Assignable) -> Array | None:
         """The value as it lies, if it is read here and there is one."""
         if isinstance(held, State):
-            return held.numpy() if held in self._states else None
+            return held.memory_now() if held in self._states else None
         return held.memory_now() if held in self._weights and held.has_value else None
 
     def _leave(self, held: Assignable, array: Array | None) -> None:
@@ -144,7 +141,7 @@ class DefaultGraph(Graph):
             except InputError:  # a graph that is still to be compiled
                 return None
             array = self.known(sink.value)
-        return array if array is None else array.copy()
+        return array if array is None else held.in_order(array.copy())
 
     # --- what is known, and computed
 

@@ -10,12 +10,14 @@ functions of a key: `lm.random`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from luminal.base import dtypes
+from luminal.base.complex_dtypes import ComplexDType, any_dtype_of
 from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, GraphError, ShapeError
 from luminal.base.generator import Array, Rng, draw
@@ -23,6 +25,7 @@ from luminal.frontend.foreign import placed
 from luminal.frontend.handle import listed
 from luminal.frontend.random.keyed import drawn_once
 from luminal.frontend.tensor import Tensor
+from luminal.memory.row_order import PairsOf
 from luminal.session.default_graph import tensor
 from luminal.session.eager import default_graph
 
@@ -93,11 +96,24 @@ def randint_like(x: Tensor, low: int, high: int | None = None, *, dtype: Any = N
 def _floats(
     what: str, shape: tuple[Any, ...], dtype: Any, function: Callable[[Rng, Shape, Any], Array]
 ) -> Tensor:
-    wanted, size = dtypes.dtype_of(dtype), _literal(what, shape)
+    wanted, size = any_dtype_of(dtype), _literal(what, shape)
+    if isinstance(wanted, ComplexDType):
+        # As PyTorch's: the parts of randn together have a variance of 1.
+        scale = wanted.real.numpy.type(math.sqrt(0.5) if what == "randn" else 1)
+        kind = wanted
+        return _drawn(what, lambda rng: _complex(rng, size, kind, function) * scale)
     if not wanted.is_float:
         raise DTypeError(f"{what}: {wanted.name} is no float; use randint for integers")
     work: DType = wanted.compute
     return _drawn(what, lambda rng: wanted.rounded(function(rng, size, work.numpy)))
+
+
+def _complex(
+    rng: Rng, size: Shape, kind: ComplexDType, function: Callable[[Rng, Any, Any], Array]
+) -> Array:
+    """Complex numbers of which both parts are drawn alike."""
+    numbers: Array = PairsOf(kind).value(function(rng, (*size, 2), kind.real.numpy))
+    return numbers
 
 
 def _literal(what: str, shape: tuple[Any, ...]) -> Shape:

@@ -100,8 +100,6 @@ def test_what_is_no_value_is_refused() -> None:
         layer.table = "x"
     with pytest.raises(lm.InputError, match=r"Holding.weight is a Parameter, got a Tensor; write"):
         layer.weight = lm.zeros(4)
-    with pytest.raises(lm.InputError, match=r"z: a buffer of complex numbers; keep lm.view_as_re"):
-        layer.register_buffer("z", lm.complex(lm.zeros(4), lm.ones(4)))
 
 
 def test_what_parameters_lead_to_is_no_constant() -> None:
