@@ -69,8 +69,8 @@ FURTHER = {
     "PyTorch's results depend on the machine",
     "linalg.lstsq": "by the pseudoinverse, whatever the driver",
     "complex numbers, fft": "a ComplexTensor is a pair of real Tensors (`z.real`, `z.imag`), so "
-    "inputs, outputs and Parameters are real: lm.view_as_complex, lm.view_as_real; extents along "
-    "which is transformed are literal",
+    "what a program takes is real; Parameters and States may be complex; extents along which is "
+    "transformed are literal",
     "layer_norm, rms_norm, embedding, batch_norm, dropout": "as functions of `lm`: "
     "torch.nn.functional's order of arguments, not torch's undocumented ones",
 }

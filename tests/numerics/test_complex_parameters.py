@@ -13,6 +13,7 @@ import pytest
 import luminal as lm
 from luminal import nn
 from luminal.base.errors import DTypeError, GraphError, LoadError, ShapeError
+from luminal.training.ema import EMA
 from tests.close import close_to_greatest
 from tests.long_share import long_but
 
@@ -28,7 +29,7 @@ def numbers(*shape: int) -> Any:
 def spectral(library: Any, weight: Any, turn: Any) -> Any:
     """A layer with a complex weight, as Fourier neural operators have, and a complex buffer."""
 
-    class Spectral(library.nn.Module):  # type: ignore[misc, name-defined]
+    class Spectral(library.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.weight = library.nn.Parameter(library.tensor(weight))
@@ -73,7 +74,8 @@ def test_three_steps_are_pytorchs(name: str) -> None:
     inputs, their_inputs = lm.tensor(x), torch.tensor(x)
     for number in range(3):
         loss, their_loss = ours(inputs).square().mean(), theirs(their_inputs).square().mean()
-        assert loss.item() == pytest.approx(their_loss.item(), rel=1e-5 if number == 0 else 1e-4)
+        # Before any step, as of a forward pass; then of three steps in float32.
+        close_to_greatest(loss.numpy(), their_loss.detach().numpy(), 1e-4 if number else 1e-5)
         step.zero_grad()
         their_step.zero_grad()
         loss.backward()
@@ -106,7 +108,7 @@ def test_a_recorded_step_with_clipping() -> None:
     their_loss.backward()
     their_norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
     their_step.step()
-    assert float(results["norm"]) == pytest.approx(their_norm.item(), rel=1e-4)
+    close_to_greatest(results["norm"], their_norm.numpy(), 1e-5)
     close_to_greatest(ours.weight.numpy(), theirs.weight.detach().numpy(), 1e-5)
 
 
@@ -152,7 +154,7 @@ def test_what_a_complex_parameter_is() -> None:
     p = nn.Parameter(value, name="w")
     assert (p.shape, p.ndim, p.numel(), p.dtype, p.is_complex) == ((2, 3), 2, 6, lm.complex64, True)
     assert "w: c64[2, 3]" in repr(p)
-    assert f"{value[0, 0].real:.3f}" in repr(p)
+    assert f"{value[0, 0].real:.4f}".rstrip("0") in repr(p)
     for twin in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
         assert np.array_equal(twin.numpy(), value)
         assert twin.dtype is lm.complex64
@@ -169,13 +171,14 @@ def test_what_a_complex_parameter_is() -> None:
     with pytest.raises(DTypeError, match="is complex; pass its real and imaginary part"):
         nn.Parameter([1j], dtype=lm.float32)
     with pytest.raises(DTypeError, match=r"complex64: .* lm\.view_as_real\(z\)"):
-        lm.optim.EMA([nn.Parameter(value)])
+        EMA([nn.Parameter(value)])
 
 
 def test_operators_of_complex_parameters() -> None:
     a, b = numbers(2, 2), numbers(2, 2)
-    p, q, real = nn.Parameter(a), lm.State((2, 2), "complex64", b), nn.Parameter(b.real)
-    x = lm.tensor(a.real)
+    held: Any = nn.Parameter(a), lm.State((2, 2), "complex64", b), nn.Parameter(b.real)
+    p, q, real = held
+    x: Any = lm.tensor(a.real)
     for found, wanted in (
         (x * p, a.real * a), (p * x, a * a.real), (p @ q, a @ b), (real @ p, b.real @ a),
         (p + 1j, a + 1j), (2 / q, 2 / b), (lm.exp(p), np.exp(a)), (x - q, a.real - b),
@@ -188,7 +191,7 @@ def test_complex_states() -> None:
     first = numbers(3)
     state = lm.State((3,), lm.complex64, first, "s")
     cx = lm.Graph()
-    z = cx.read(state)
+    z: Any = cx.read(state)
     cx.assign(state, z * 1j + cx.tensor((), name="x"))
     run = cx.compile()
     for k in range(2):
@@ -201,25 +204,23 @@ def test_complex_states() -> None:
     cx = lm.Graph()
     with pytest.raises(GraphError, match=r"State\(s: c64\[3\]\) cannot hold f32\[3\]"):
         cx.assign(state, cx.read(state).real)
-    with pytest.raises(
-        GraphError, match=r"cannot hold ComplexTensor\(complex64\[3\]\); take its real"
-    ):
+    with pytest.raises(GraphError, match=r"cannot hold Complex.* take its real part"):
         cx.assign(lm.State((3,)), cx.read(state))
 
 
 def test_complex_numbers_pass_through_trees() -> None:
     a = numbers(3)
-    z = lm.tensor(a)
+    z: Any = lm.tensor(a)
     assert (z.dtype, z.shape) == (lm.complex64, (3,))
     pulled = lm.grad(lambda z: (z.abs() ** 2).sum())(z)
     close_to_greatest(pulled.numpy(), 2 * a, 1e-6)
     last, steps = lm.scan(lambda c, x: (c * x, c + x), lm.tensor(1j), z)
     close_to_greatest(last.numpy(), 1j * a.prod(), 1e-5)
     assert steps.shape == (3,)
-    found = lm.jit(lambda x: (lm.fft.fft(x), x))(a.real.copy())
+    found: Any = lm.jit(lambda x: (lm.fft.fft(x), x))(a.real.copy())
     close_to_greatest(found[0], np.fft.fft(a.real), 1e-6)
     lm.manual_seed(0)
     drawn = lm.randn(20_000, dtype=lm.complex64).numpy()
-    assert np.var(drawn) == pytest.approx(1, abs=0.05)
-    assert np.var(drawn.imag) == pytest.approx(0.5, abs=0.05)
+    assert 0.95 < np.var(drawn) < 1.05
+    assert 0.47 < np.var(drawn.imag) < 0.53
     assert lm.rand(2, dtype=lm.complex128).numpy().imag.min() > 0

@@ -87,9 +87,9 @@ def complex_dtype_of(obj: Any) -> ComplexDType | None:
 
 
 def any_dtype_of(obj: Any) -> DType | ComplexDType:
-    """As `dtypes.dtype_of`, or the complex dtype that `obj` names. Raises DTypeError."""
-    found = complex_dtype_of(obj)
-    return dtypes.dtype_of(obj) if found is None else found
+    """The dtype that `obj` names, a complex one too. Raises DTypeError as `dtypes.dtype_of`."""
+    kind = complex_dtype_of(obj)
+    return dtypes.dtype_of(obj) if kind is None else kind
 
 
 def promote(a: DType | ComplexDType, b: DType | ComplexDType) -> DType | ComplexDType:

@@ -196,9 +196,9 @@ class ComplexTensor(Pair):
         power = as_complex(other, self)
         is_zero = self == 0
         # No logarithm of 0, whose gradient would be NaN.
-        found = (_where(is_zero, 1, self).log() * other).exp()
+        elsewhere = (_where(is_zero, 1, self).log() * other).exp()
         at_zero = where(power == 0, 1, where(power.real > 0, 0, math.nan))
-        return _where(is_zero, ComplexTensor(at_zero, at_zero * 0), found)
+        return _where(is_zero, ComplexTensor(at_zero, at_zero * 0), elsewhere)
 
     def __rpow__(self, other: Any) -> ComplexTensor:
         return as_complex(other, self) ** self
@@ -554,10 +554,10 @@ def view_as_complex(x: Any) -> ComplexTensor:
     (x,) = _floats("view_as_complex", x)
     if x.ndim == 0 or x.shape[-1] != 2:
         raise ShapeError(f"view_as_complex: the shape is {x.shape}; the last dim must be 2")
-    return x._paired()  # type: ignore[no-any-return]
+    return x._paired()
 
 
-def view_as_real(z: ComplexTensor) -> Any:
+def view_as_real(z: ComplexTensor | Parameter | State) -> Any:
     """(...) of complex numbers as (..., 2) of floats. As torch.view_as_real."""
     if isinstance(z, Parameter | State):
         z = z.as_tensor()

@@ -168,7 +168,7 @@ def _times_i(function: Callable[[Any, Any], Parts]) -> Callable[[Any, Any], Part
 
 
 def cos(x: Any, y: Any) -> Parts:
-    """cosh(iz)."""
+    """The cosine: cosh of i * z."""
     return cosh(-y, x)
 
 

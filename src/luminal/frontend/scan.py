@@ -215,11 +215,11 @@ class Tree:
         built = [part._build(leaves) for part in self.parts]
         if self.kind is dict:
             return dict(zip(self.keys, built, strict=True))
+        if issubclass(self.kind, Pair):
+            return Pair.kind.of(*built)
         # Its constructor takes the fields one by one; those of tuple and list take an iterable.
         if hasattr(self.kind, "_fields"):  # a NamedTuple
             return self.kind(*built)
-        if issubclass(self.kind, Pair):
-            return self.kind.of(*built)
         return self.kind(built)
 
     def paths(self, prefix: str = "") -> list[str]:

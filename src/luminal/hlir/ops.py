@@ -133,17 +133,12 @@ def _leaf_declared(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, 
     return (type_of(attrs.shape, attrs.dtype),)
 
 
-def _leaf_weight(args: Sequence[TensorType], attrs: WeightAttrs) -> tuple[TensorType, ...]:
-    return (_type_held(attrs.parameter),)
-
-
-def _leaf_state(args: Sequence[TensorType], attrs: StateAttrs) -> tuple[TensorType, ...]:
-    return (_type_held(attrs.state),)
-
-
-def _type_held(owner: Any) -> TensorType:
+def _leaf_held(
+    args: Sequence[TensorType], attrs: WeightAttrs | StateAttrs
+) -> tuple[TensorType, ...]:
+    owner = attrs.parameter if isinstance(attrs, WeightAttrs) else attrs.state
     shape, dtype = owner.memory_type
-    return type_of(tuple(map(const, shape)), dtype)
+    return (type_of(tuple(map(const, shape)), dtype),)
 
 
 def _leaf_constant(args: Sequence[TensorType], attrs: ConstantAttrs) -> tuple[TensorType, ...]:
@@ -292,8 +287,8 @@ def _row(
 # steps write the machine's own instruction again where it has one.
 _TABLE = (
     _row("Input",      "leaf",    0, ANY,      _leaf_declared, None, InputAttrs),
-    _row("Weight",     "leaf",    0, ANY,      _leaf_weight,   None, WeightAttrs),
-    _row("State",      "leaf",    0, ANY,      _leaf_state,    None, StateAttrs),
+    _row("Weight",     "leaf",    0, ANY,      _leaf_held,   None, WeightAttrs),
+    _row("State",      "leaf",    0, ANY,      _leaf_held,    None, StateAttrs),
     _row("Constant",   "leaf",    0, ANY,      _leaf_constant, semantics.constant, ConstantAttrs),
     _row("Iota",       "leaf",    0, ANY,      _leaf_declared, semantics.iota, IotaAttrs),
 

@@ -76,7 +76,7 @@ def _order_of(dtype: DType | ComplexDType) -> PairsOf | None:
 
 
 def _array_of(data: Any, dtype: DType | ComplexDType | None, name: str) -> Array:
-    """As `array_of`, of complex numbers too."""
+    """What `array_of` gives, of complex numbers too."""
     numbers = complex_array_of(data, dtype, name)
     if numbers is not None:
         return numbers
@@ -796,8 +796,8 @@ def _operator(name: str) -> Callable[..., Any]:
     def operator(self: _Held, *others: Any) -> Any:
         value = self.value_here()
         if value is None:
-            known = State | Parameter | int | float | complex
-            if name in _BINARY and not isinstance(others[0], known):
+            operands = State | Parameter | int | float | complex
+            if name in _BINARY and not isinstance(others[0], operands):
                 return NotImplemented  # a Tensor of a graph reads it there
             value = self.as_tensor()
         return getattr(value, name)(*others)

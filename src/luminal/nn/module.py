@@ -440,7 +440,7 @@ class Module:
         for taking, value in data.items():
             taking.load(value)
         for held, array in arrays.items():
-            held.dtype = any_dtype_of(array)  # type: ignore[assignment]
+            held.dtype = any_dtype_of(array)
             if isinstance(array, StoredRows) and isinstance(held, Parameter):
                 held.lies(array.memory, array.order)
             else:
