@@ -215,7 +215,7 @@ class Tree:
         built = [part._build(leaves) for part in self.parts]
         if self.kind is dict:
             return dict(zip(self.keys, built, strict=True))
-        if issubclass(self.kind, Pair):
+        if self.kind is Pair.kind:
             return Pair.kind.of(*built)
         # Its constructor takes the fields one by one; those of tuple and list take an iterable.
         if hasattr(self.kind, "_fields"):  # a NamedTuple
@@ -249,7 +249,7 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _is_never) -> tuple[list
         children = list(tree.values())
     elif isinstance(tree, tuple | list):
         keys, children = tuple(range(len(tree))), list(tree)
-    elif isinstance(tree, Pair):
+    elif Pair.in_use and isinstance(tree, Pair):
         keys, children = ("real", "imag"), tree.parts
     else:
         return [tree], Tree(None)
