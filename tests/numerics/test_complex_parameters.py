@@ -152,7 +152,13 @@ def test_optimizers_states_go_both_ways() -> None:
 def test_what_a_complex_parameter_is() -> None:
     value = numbers(2, 3)
     p = nn.Parameter(value, name="w")
-    assert (p.shape, p.ndim, p.numel(), p.dtype, p.is_complex) == ((2, 3), 2, 6, lm.complex64, True)
+    assert (p.shape, p.ndim, p.numel(), p.dtype, p.is_complex()) == (
+        (2, 3),
+        2,
+        6,
+        lm.complex64,
+        True,
+    )
     assert "w: c64[2, 3]" in repr(p)
     assert f"{value[0, 0].real:.4f}".rstrip("0") in repr(p)
     for twin in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):

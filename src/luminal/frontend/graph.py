@@ -295,7 +295,7 @@ class Recorder:
 
     def in_floats(self, held: Assignable) -> Tensor:
         """The value that is read, of a complex Parameter or State (..., 2) of floats."""
-        return self.leaf_of(held) if held.is_complex else self.read(held)
+        return self.leaf_of(held) if held.is_paired else self.read(held)
 
     def latest(self, state: Assignable) -> Tensor:
         """What `state` is assigned so far in this graph, else its value at the start of a run."""
@@ -322,14 +322,14 @@ class Recorder:
             held.assigned()
         if isinstance(value, Pair):
             pair, value = value, value._apart()
-            if not held.is_complex:
+            if not held.is_paired:
                 raise GraphError(f"assign: {held!r} cannot hold {pair!r}; take its real part")
         brought = self.bring(value)
         whole = self.in_floats(held).value
         if brought.type != whole.type:
             raise GraphError(f"assign: {held!r} cannot hold {brought.type}; make both types agree")
         # The memory keeps its order of rows; what is assigned is brought into it.
-        if held.order is not None and not held.is_complex:
+        if held.order is not None and not held.is_paired:
             brought = held.order.rows(self.wrap(brought)).value
         earlier = self._assigned.get(held)
         if earlier is not None and not again:

@@ -207,7 +207,7 @@ def of_tensors(function: Callable[P, R], name: str = "") -> Callable[P, R]:
         if recorder.get() is not None:
             args = [_values_of(x) for x in positional]
             kwargs = {name: _values_of(x) for name, x in named.items()}
-        elif any(isinstance(x, State | Parameter) and x.is_complex for x in args):
+        elif any(isinstance(x, State | Parameter) and x.is_paired for x in args):
             args = [x.as_tensor() if isinstance(x, State | Parameter) else x for x in args]
         if Pair.in_use and (pair := _pair_among(args, kwargs)) is not None:
             return pair.apply(name, function, *args, **kwargs)  # type: ignore[no-any-return]

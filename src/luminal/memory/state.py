@@ -124,8 +124,8 @@ class _Held(ABC):
     """Recorders whose values keep to the time when they were recorded, and which read this."""
 
     @property
-    def is_complex(self) -> bool:
-        """Does it hold complex numbers?"""
+    def is_paired(self) -> bool:
+        """Does it hold complex numbers, which lie as pairs of floats?"""
         return isinstance(self.dtype, ComplexDType)
 
     @property
@@ -287,7 +287,7 @@ class _Held(ABC):
 
     def _draw_anew(self, drawn: Callable[..., Array], *arguments: Any, **options: Any) -> Self:
         """Sets it to random numbers, as `uniform_` and the like do; gives itself."""
-        if self.is_complex:
+        if self.is_paired:
             raise DTypeError(f"{self.name} is complex; draw lm.randn(..., dtype=lm.complex64)")
         self.set(self.dtype.rounded(drawn(self.shape, *arguments, **options)))
         return self

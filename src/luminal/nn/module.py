@@ -704,7 +704,7 @@ def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | 
     if adopt_dtype and isinstance(value, StoredRows):
         return value
     try:
-        complexes = complex_array_of(value, held.dtype, path) if held.is_complex else None
+        complexes = complex_array_of(value, held.dtype, path) if held.is_paired else None
         array = (
             complexes
             if complexes is not None

@@ -129,7 +129,7 @@ class Optimizer(ABC):
         name, held = entry if isinstance(entry, tuple) else (None, entry)
         if is_tensor(held) and isinstance(held.value.node.attrs, WeightAttrs):
             held = held.value.node.attrs.parameter
-        if not isinstance(held, Parameter) or not (held.dtype.is_float or held.is_complex):
+        if not isinstance(held, Parameter) or not (held.dtype.is_float or held.is_paired):
             raise InputError(
                 f"{self._name}: {held!r} is no Parameter of floats; pass model.parameters()"
             )
@@ -283,7 +283,7 @@ class Optimizer(ABC):
         ]
 
     def _slot(self, p: Parameter, name: str, first: float) -> State:
-        dtype = p.dtype if p.is_complex else work_dtype(p.dtype)
+        dtype = p.dtype if p.is_paired else work_dtype(p.dtype)
         state = State(p.shape, dtype, first, f"{self.names[p]}.{name}")
         state.follows = p
         return state
@@ -304,7 +304,7 @@ class Optimizer(ABC):
         for p, g in present.items():
             if p not in self.names:
                 raise InputError(f"{self._name}.apply: {p!r} is none of its parameters")
-            if not (is_tensor(g) or (p.is_complex and isinstance(g, Pair))):
+            if not (is_tensor(g) or (p.is_paired and isinstance(g, Pair))):
                 raise InputError(
                     f"{self._name}.apply: the gradient of {self.names[p]} is {g!r}; it must be a "
                     "Tensor: lm.grad(loss, parameters) gives them"
@@ -315,7 +315,7 @@ class Optimizer(ABC):
                     f"the parameter {p.shape}"
                 )
         # As PyTorch, complex parameters are updated as (..., 2) of floats.
-        return {p: p.as_it_lies(g) if p.is_complex else g for p, g in present.items()}
+        return {p: p.as_it_lies(g) if p.is_paired else g for p, g in present.items()}
 
     def _record(
         self, group: Group, changing: Group, params: Sequence[Parameter], gradients: Tensors,

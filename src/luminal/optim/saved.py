@@ -154,7 +154,7 @@ def _values(optimizer: Optimizer, group: Group, p: Parameter, entry: Mapping[str
         values[name] = type(first)(number.item())
     for name in slots:
         try:
-            numbers = complex_array_of(entry[name], p.dtype, name) if p.is_complex else None
+            numbers = complex_array_of(entry[name], p.dtype, name) if p.is_paired else None
             values[name] = (
                 stored_or_array(entry[name], work_dtype(p.dtype), name)
                 if numbers is None
