@@ -16,9 +16,9 @@ torch = pytest.importorskip("torch")
 files = pytest.importorskip("safetensors.torch")
 pytest.importorskip("transformers")
 pytest.importorskip("PIL.Image")
-families, t5, vision, whisper, yolo = (
+families, parakeet, t5, vision, whisper, yolo = (
     pytest.importorskip(f"tests.models.small_{name}")
-    for name in ("encoders", "t5", "vision", "whisper", "yolo")
+    for name in ("encoders", "parakeet", "t5", "vision", "whisper", "yolo")
 )
 
 DRAWN = np.random.default_rng(0)
@@ -26,10 +26,12 @@ IMAGES = DRAWN.standard_normal((2, 3, 24, 24)).astype(np.float32)
 IDS = DRAWN.integers(3, 30, (2, 8)).astype(np.int32)
 LENGTHS = np.array([8, 5], np.int32)
 FRAMES = DRAWN.standard_normal((2, 20, 100)).astype(np.float32)
+SPECTRA = DRAWN.standard_normal((2, 40, 16)).astype(np.float32)
 MODELS: dict[str, tuple[Callable[[Path], Any], list[Any]]] = {
     "bert": (lambda folder: families.saved("bert", folder), [IDS, LENGTHS]),
     "clip": (vision.saved_clip, [IMAGES, IDS, LENGTHS]),
     "convnext": (lambda folder: vision.saved("convnext", folder), [IMAGES]),
+    "parakeet": (parakeet.saved, [SPECTRA, LENGTHS * 5]),
     "resnet": (lambda folder: vision.saved("resnet", folder), [IMAGES]),
     "t5": (lambda folder: t5.saved("flan", folder), [IDS, IDS, LENGTHS]),
     "vit": (lambda folder: vision.saved("vit", folder), [IMAGES]),

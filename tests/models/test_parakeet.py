@@ -74,9 +74,9 @@ def test_compiled_logits(sound: dict[str, Any], changes: dict[str, Any], tmp_pat
     check_logits(tmp_path, "cpu", 0.05, 0.4, 1.33, sound=sound, **changes)
 
 
-def check_batch(folder: Path, backend: str, *seconds: float) -> None:
+def check_batch(folder: Path, backend: str, *seconds: float, **changes: Any) -> None:
     """What follows a sound's end changes nothing."""
-    model = saved(folder)
+    model = saved(folder, **changes)
     inputs, wanted = theirs_of(folder, model, [noise(n, k) for k, n in enumerate(seconds)])
     frames = inputs["input_features"].numpy()
     lengths = inputs["attention_mask"].sum(1).numpy().astype(np.int32)
@@ -89,7 +89,7 @@ def check_batch(folder: Path, backend: str, *seconds: float) -> None:
     found = graph.compile(backend=backend)(x=frames, n=lengths)["logits"]
     assert found.shape == wanted.shape
     for row, other, length in zip(found, wanted, lengths, strict=True):
-        heard = -(-length // 8)
+        heard = -(-length // model.config.encoder_config.subsampling_factor)
         close_to_greatest(row[:heard], other[:heard])
 
 
@@ -100,6 +100,40 @@ def test_sounds_in_a_batch(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_compiled_batch(tmp_path: Path) -> None:
     check_batch(tmp_path, "cpu", 0.7, 0.13, 1.2, 0.05)
+
+
+def drawn_settings(seed: int) -> dict[str, Any]:
+    """Any configuration that there may be."""
+    rng = np.random.default_rng(seed)
+
+    def one(*values: Any) -> Any:
+        return values[int(rng.integers(len(values)))]
+
+    heads, factor = one(1, 2, 3), one(2, 4, 8, 16)
+    mels = factor * one(1, 2, 3)
+    return {
+        "sound": {"feature_size": mels, "hop_length": one(100, 160), "win_length": one(200, 400)},
+        "num_mel_bins": mels,
+        "subsampling_factor": factor,
+        "subsampling_conv_channels": one(3, 8),
+        "subsampling_conv_kernel_size": one(1, 3, 5),
+        "hidden_size": heads * one(4, 10),
+        "num_attention_heads": heads,
+        "num_hidden_layers": one(1, 2, 3),
+        "intermediate_size": one(7, 32),
+        "conv_kernel_size": one(1, 3, 9),
+        "hidden_act": one("silu", "relu", "gelu"),
+        "attention_bias": one(True, False),
+        "convolution_bias": one(True, False),
+        "scale_input": one(True, False),
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_settings(seed: int, tmp_path: Path) -> None:
+    backend = "cpu" if seed < 3 else "reference"
+    check_batch(tmp_path, backend, 0.4, 0.21, 0.05, **drawn_settings(seed))
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
+import numpy as np
+
 from luminal.base.dtypes import float32, promote
 from luminal.base.records import dataclass
 from luminal.frontend.handle import Extent
@@ -24,7 +26,6 @@ from luminal.nn import (
     Module,
     ModuleList,
     ReLU,
-    RotaryEmbedding,
     init,
 )
 from luminal.nn.feed_forward import activation_of
@@ -103,7 +104,7 @@ class Subsampling(Module):
             x = layer(x)
             if isinstance(layer, Conv2d):
                 x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
-                if lengths is not None and layer.kernel_size != (1, 1):
+                if lengths is not None and layer.stride != (1, 1):
                     lengths = self.config.shorter(lengths)
                 x = _heard(x, lengths)
         return self.linear(x.transpose(1, 2).flatten(2)), lengths
@@ -211,8 +212,8 @@ class Parakeet(Module):
     def __init__(self, config: ParakeetConfig, dtype: Any = float32) -> None:
         self.config = config
         self.subsampling = Subsampling(config, dtype)
-        # Of rotary positions only the angles are used: they are added up, and turn nothing.
-        self.positions = RotaryEmbedding(config.hidden_size)
+        pairs = np.arange(0, config.hidden_size, 2) / config.hidden_size
+        self.frequencies = (1e4**-pairs).astype(np.float32)
         self.layers = ModuleList(
             ConformerLayer(config, dtype) for _ in range(config.num_hidden_layers)
         )
@@ -237,7 +238,7 @@ class Parakeet(Module):
 
     def _distances(self, x: Tensor, count: Extent) -> Tensor:
         """Sines and cosines of how far a key comes after the query, (2 count - 1, hidden)."""
-        count = x.graph.extent(count)
-        cos, sin = self.positions.angles(x.graph, count * 2 - 1, 1 - count)
-        # The model counts how far the key comes before: sines change their sign.
-        return stack([-sin, cos], -1).flatten(-2)
+        graph, count = x.graph, x.graph.extent(count)
+        before = graph.constant(count - 1) - graph.arange(count * 2 - 1)
+        angles = before.cast(float32).unsqueeze(-1) * self.frequencies
+        return stack([angles.sin(), angles.cos()], -1).flatten(-2)
