@@ -18,9 +18,8 @@ from luminal.models.speak import SpeechSynthesizer, Voice, frames_of
 from luminal.models.vits import Vits
 from luminal.models.vits_durations import inverse_spline
 from tests.close import close_to_greatest
-from tests.models.small_vits import PLAIN, SIZES, VOICES, drawn, saved, torch, transformers
+from tests.models.small_vits import PLAIN, VOICES, drawn, saved, torch, transformers
 
-HOP = int(np.prod(SIZES["upsample_rates"]))
 KINDS: dict[str, dict[str, Any]] = {
     "drawn": {},
     "plain": PLAIN,
@@ -34,7 +33,8 @@ def check_speech(folder: Path, backend: str, *texts: str, **changes: Any) -> Non
     model = saved(folder, **changes)
     loaded = lm.models.load(folder, backend=backend)
     assert isinstance(loaded, SpeechSynthesizer)
-    before, flow = lm.compile_count(), loaded.model.config.flow.size
+    config = loaded.model.config
+    before, flow, hop = lm.compile_count(), config.flow.size, config.decoder.hop
     for seed, text in enumerate(texts):
         ids = transformers.VitsTokenizer.from_pretrained(folder)(text, return_tensors="pt")
         rng = np.random.default_rng(seed)
@@ -44,8 +44,8 @@ def check_speech(folder: Path, backend: str, *texts: str, **changes: Any) -> Non
             found = loaded.speak(text, seed=seed, speed=1.25, voice=voice)
             latents = np.random.default_rng(seed)
             latents.standard_normal(durations.shape, np.float32)
-            noise = latents.standard_normal((len(found) // HOP, flow), np.float32)[None]
-            speaker = {"speaker_id": 0} if loaded.model.config.speakers else {}
+            noise = latents.standard_normal((len(found) // hop, flow), np.float32)[None]
+            speaker = {"speaker_id": 0} if config.speakers else {}
             with torch.no_grad(), drawn(durations, noise):
                 wanted = model(**ids, **speaker, speaking_rate=1.25).waveform[0].numpy()
             close_to_greatest(found, wanted)
@@ -70,9 +70,10 @@ def check_batch(folder: Path, backend: str, lengths: list[int], **changes: Any) 
     ids = rng.integers(0, 12, (batch, longest)).astype(np.int32)
     mask = np.arange(longest) < np.array(lengths)[:, None]
     noise = rng.standard_normal((batch, 2, longest), np.float32)
-    latent_noise = rng.standard_normal((batch, 4096, SIZES["flow_size"]), np.float32)
+    flow = model.config.flow_size
+    latent_noise = rng.standard_normal((batch, 4096, flow), np.float32)
     speakers = np.array([2] * batch, np.int32)
-    voices = {"speaker_id": 2} if "num_speakers" in changes else {}
+    voices = {"speaker_id": 2} if model.config.num_speakers > 1 else {}
     model.noise_scale, model.noise_scale_duration = 0.5, 0.7
     with torch.no_grad(), drawn(noise, latent_noise):
         wanted = model(torch.tensor(ids), torch.tensor(mask), **voices)
@@ -98,8 +99,10 @@ def check_batch(folder: Path, backend: str, lengths: list[int], **changes: Any) 
         for logs, length in zip(found["log_durations"], lengths, strict=True)
     ]
     totals = [int(each.sum()) for each in frames]
-    np.testing.assert_array_equal(np.array(totals) * HOP, wanted.sequence_lengths.numpy())
-    latents = np.full((batch, max(totals), SIZES["flow_size"]), 9, np.float32)
+    np.testing.assert_array_equal(
+        np.array(totals) * loaded.config.decoder.hop, wanted.sequence_lengths.numpy()
+    )
+    latents = np.full((batch, max(totals), flow), 9, np.float32)
     for row, each in enumerate(frames):
         means, logs = (
             np.repeat(np.asarray(found[name])[row, : lengths[row]], each, 0)
@@ -110,7 +113,7 @@ def check_batch(folder: Path, backend: str, lengths: list[int], **changes: Any) 
         ) * np.float32(0.5)
     graph = lm.Graph()
     b, f = graph.dim("b", 1, 9), graph.dim("f", 1, 4096)
-    x = graph.tensor((b, f, SIZES["flow_size"]), lm.float32, "x")
+    x = graph.tensor((b, f, flow), lm.float32, "x")
     counts, who = (graph.tensor((b,), lm.int32, name) for name in ("n", "who"))
     loaded.speak(x, counts, who if voices else None).output("samples")
     samples = graph.compile(backend=backend)(x=latents, n=np.array(totals, np.int32), **more)
@@ -125,6 +128,81 @@ def test_texts_in_a_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_batch(kind: str, tmp_path: Path) -> None:
     check_batch(tmp_path, "cpu", [12, 5, 9, 1], **KINDS[kind])
+
+
+def drawn_settings(seed: int) -> dict[str, Any]:
+    """Any configuration that there may be."""
+    rng = np.random.default_rng(seed)
+
+    def one(*values: Any) -> Any:
+        return values[int(rng.integers(len(values)))]
+
+    stages, blocks, heads = one(1, 2, 3), one(1, 2, 3), one(1, 2, 3)
+    rates = [one(1, 2, 3, 5) for _ in range(stages)]
+    settings: dict[str, Any] = {
+        "hidden_size": heads * one(4, 6, 9),
+        "num_hidden_layers": one(1, 2),
+        "num_attention_heads": heads,
+        "window_size": one(1, 2, 5),
+        "ffn_kernel_size": one(1, 2, 3, 4),
+        "hidden_act": one("relu", "gelu", "silu"),
+        "use_bias": one(True, False),
+        "flow_size": one(2, 6, 10),
+        "upsample_initial_channel": one(8, 11, 16),
+        "upsample_rates": rates,
+        "upsample_kernel_sizes": [rate + one(0, 2, 4) for rate in rates],
+        "resblock_kernel_sizes": [one(1, 3, 5) for _ in range(blocks)],
+        "resblock_dilation_sizes": [[one(1, 2, 4)] * one(1, 2) for _ in range(blocks)],
+        "leaky_relu_slope": one(0.1, 0.3),
+        "depth_separable_num_layers": one(1, 2, 3),
+        "duration_predictor_flow_bins": one(2, 4, 10),
+        "duration_predictor_tail_bound": one(1.0, 5.0),
+        "duration_predictor_kernel_size": one(1, 3, 5),
+        "duration_predictor_num_flows": one(0, 1, 2, 4),
+        "prior_encoder_num_flows": one(1, 2, 3),
+        "prior_encoder_num_wavenet_layers": one(1, 2, 3),
+        "wavenet_kernel_size": one(1, 3, 5),
+        "wavenet_dilation_rate": one(1, 2, 3),
+    }  # fmt: skip
+    settings |= one({}, PLAIN)
+    settings |= one({}, VOICES, {"speaker_embedding_size": 5})
+    return settings
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_settings(seed: int, tmp_path: Path) -> None:
+    backend = "cpu" if seed < 4 else "reference"
+    check_batch(tmp_path, backend, [4, 9, 1], **drawn_settings(seed))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_weights_of_16_bits(dtype: str, tmp_path: Path) -> None:
+    """They are computed with in 32 bits."""
+    model = saved(tmp_path)
+    latents = np.random.default_rng(0).standard_normal((1, 20, 8)).astype(np.float32)
+    ids, noise = np.array([[1, 5, 3, 0]], np.int32), np.ones((1, 2, 4), np.float32)
+
+    def outputs() -> list[Any]:
+        graph, loaded = lm.Graph(), read_model(tmp_path)
+        assert isinstance(loaded, Vits)
+        loaded.speak(graph.tensor(latents.shape, lm.float32, "x")).output("samples")
+        read = loaded.read_text(
+            graph.tensor(ids.shape, lm.int32, "ids"), graph.tensor(noise.shape, lm.float32, "noise")
+        )
+        for name, tensor in read._asdict().items():
+            tensor.output(name)
+        made = graph.compile("cpu")(x=latents, ids=ids, noise=noise)
+        return [np.asarray(made[name]) for name in ("samples", *read._fields)]
+
+    wanted = outputs()
+    model.to(getattr(torch, dtype)).save_pretrained(tmp_path)
+    bound = {"float16": 1e-2, "bfloat16": 8e-2}[dtype]  # some times their precision
+    for narrow, wide in zip(outputs(), wanted, strict=True):
+        assert narrow.dtype == np.float32
+        close_to_greatest(narrow, wide, bound)
+        assert (narrow != wide).any()
 
 
 @pytest.mark.parametrize("bound", [5.0, 1.5])

@@ -57,6 +57,7 @@ def test_both_forms(voices: Reading) -> None:
     answer = asked(voices, speed=2, seed=5, response_format="pcm", voice={"id": "1"})
     assert answer.headers["content-type"] == "audio/pcm"
     assert answer.content == pcm_bytes(resampled(wanted, 16000, 24000))
+    assert pcm_bytes(np.array([2.0, -2.0, 0.5])) == b"\xff\x7f\x01\x80\x00\x40"
     assert len(answer.content) == 2 * -(-len(wanted) * 3 // 2)
     assert asked(voices, speed=2, seed=5, voice="2").content != asked(voices, seed=5).content
 
