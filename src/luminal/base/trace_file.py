@@ -29,6 +29,9 @@ LIMIT = 128 << 20
 runs is noted from there on, with the number and the time of those between: a long process is there
 as a whole."""
 
+about: dict[str, str] = {}
+"""What else is told of this process: which rank it is."""
+
 
 class TraceFile:
     """The open file of this process. Raises InputError where it cannot be written."""
@@ -76,6 +79,7 @@ class TraceFile:
                 "host": platform.node(),
                 "wall": time.time_ns(),
                 "clock": time.perf_counter_ns(),
+                **about,
             }
         )
 

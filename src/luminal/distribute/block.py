@@ -82,6 +82,7 @@ class Block:
         """Writes every node of the block, operands first."""
         for node in self.nodes:
             if node.value not in self.lying:
+                self.mover.builder.now = node.recorded
                 self.node(node)
 
     def inner(self, nodes: Sequence[Node], roots: Sequence[Value], mover: Mover) -> Block:

@@ -43,6 +43,7 @@ def project(
     sinks: list[Sink] = []
     layouts = []
     for sink in graph.sinks:
+        mover.builder.now = sink.value.node.recorded
         if isinstance(sink, Assign):
             layout = states.get(sink.state, whole(len(sink.value.shape)))
             why = f"assigned to {sink.state.name}"

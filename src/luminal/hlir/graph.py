@@ -140,6 +140,8 @@ class Builder:
     def __init__(self, recorded: Callable[[], Recorded | None] = lambda: None) -> None:
         self._interned: dict[Any, Node] = {}
         self._recorded = recorded
+        self.now: Recorded | None = None
+        """Where nodes come from of which `make` is told nothing: what a pass writes of a node."""
 
     def __len__(self) -> int:
         return len(self._interned)
@@ -169,7 +171,9 @@ class Builder:
         node = self._interned.get(key)
         if node is None:
             op = ops.OPS[name]
-            recorded = like.recorded if isinstance(like, Node) else like or self._recorded()
+            recorded = (
+                like.recorded if isinstance(like, Node) else like or self.now or self._recorded()
+            )
             node = Node(op, key[1], attrs, ops.infer(op, args, attrs), recorded)
             self._interned[key] = node
         return node

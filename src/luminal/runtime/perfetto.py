@@ -43,7 +43,8 @@ def events(trace: Trace) -> str:
 
 def _names(process: Process, number: int) -> Iterator[Event]:
     command = " ".join(process.command)
-    yield _metadata("process_name", number, 0, f"{process.pid} on {process.host}: {command}")
+    rank = f"{process.rank}, " if process.rank else ""
+    yield _metadata("process_name", number, 0, f"{rank}{process.pid} on {process.host}: {command}")
     for thread, name in process.threads.items():
         yield _metadata("thread_name", number, thread, name)
 

@@ -37,6 +37,7 @@ class Process:
     end: float
     threads: dict[int, str] = field(default_factory=dict)
     clock: int = 0  # of this process, in nanoseconds, where the trace's seconds are 0
+    rank: str = ""  # "rank 1 of 4"; "" for a process that is none
 
 
 class Span(NamedTuple):
@@ -214,32 +215,37 @@ class Trace:
         return max((process.end for process in self.processes), default=0.0)
 
 
-def read(path: str | Path) -> Trace:
-    """The trace of a file. Raises InputError for one that cannot be read, or is none."""
+def read(*paths: str | Path) -> Trace:
+    """The trace of a file, or of several as one, as ranks on several machines write them: their
+    clocks are those of the machines. Raises InputError for a file that cannot be read, or is none.
+    """
+    files = [(path, _lines(path)) for path in paths]
+    # The first process of all is where the seconds begin.
+    files.sort(key=lambda file: (_facts(file[1][0]) or {}).get("wall", 0))
+    trace = Trace()
+    wall = 0
+    for path, lines in files:
+        reader = _Reader(path, trace, wall, f"{path}: " if len(files) > 1 else "")
+        reader.take_all(lines)
+        wall = reader.wall
+    trace.spans.sort(key=lambda span: (span.start, span.depth))
+    return trace
+
+
+def _lines(path: str | Path) -> list[bytes]:
+    """The lines of a trace's file; the last one is what follows the last newline."""
     try:
-        data = Path(path).read_bytes()
+        lines = Path(path).read_bytes().split(b"\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    reader = _Reader(path)
-    bad = []
-    *lines, last = data.split(b"\n")
-    for number, line in enumerate(lines, 1):
-        facts = _facts(line)
-        if number == 1 and (facts is None or "format" not in facts):
-            raise InputError(
-                f"{path}: no trace: its first line is not that of a process; "
-                "LUMINAL_TRACE=FILE python ... writes one"
-            )
-        if facts is None or not reader.take(facts):
-            bad.append(number)
-    if not lines:
+    if len(lines) == 1:
         raise InputError(f"{path}: no trace: it has no line; LUMINAL_TRACE=FILE writes one")
-    if last:
-        reader.trace.doubts.append("the last line is half of one: its process was killed")
-    if bad:
-        shown = ", ".join(map(str, bad[:LINES_SHOWN])) + (", ..." if bad[LINES_SHOWN:] else "")
-        reader.trace.doubts.append(f"lines that no trace has were left out: {shown}")
-    return reader.done()
+    if "format" not in (_facts(lines[0]) or {}):
+        raise InputError(
+            f"{path}: no trace: its first line is not that of a process; "
+            "LUMINAL_TRACE=FILE python ... writes one"
+        )
+    return lines
 
 
 def _facts(line: bytes) -> dict[str, Any] | None:
@@ -251,12 +257,11 @@ def _facts(line: bytes) -> dict[str, Any] | None:
 
 
 class _Reader:
-    """Takes the lines in their order."""
+    """Takes the lines of a file in their order into a trace, whose seconds are 0 at `wall`."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.trace = Trace()
-        self._path = path
-        self._wall = 0  # where the trace's seconds are 0
+    def __init__(self, path: str | Path, trace: Trace, wall: int, of: str) -> None:
+        self.trace, self.wall = trace, wall
+        self._path, self._file = path, of
         self._processes: dict[int, Process] = {}
         self._programs: dict[tuple[int, int], Program] = {}
         self._open: dict[tuple[int, int], list[tuple[str, int, str]]] = {}
@@ -266,6 +271,24 @@ class _Reader:
             "memory": self._memory, "rejected": self._rejected, "best": self._best,
             "full": self._full,
         }  # fmt: skip
+
+    def take_all(self, lines: list[bytes]) -> None:
+        """Takes all of a file, and says in `doubts` what of it is missing."""
+        bad = []
+        *lines, last = lines
+        for number, line in enumerate(lines, 1):
+            facts = _facts(line)
+            if facts is None or not self.take(facts):
+                bad.append(number)
+        if last:
+            self._doubt("the last line is half of one: its process was killed")
+        if bad:
+            shown = ", ".join(map(str, bad[:LINES_SHOWN])) + (", ..." if bad[LINES_SHOWN:] else "")
+            self._doubt(f"lines that no trace has were left out: {shown}")
+        self._end_spans()
+
+    def _doubt(self, sentence: str) -> None:
+        self.trace.doubts.append(self._file + sentence)
 
     def take(self, facts: dict[str, Any]) -> bool:
         """Takes a line; False for one that is none of a trace."""
@@ -284,20 +307,19 @@ class _Reader:
             process.end = max(process.end, self._seconds(process, ended))
         return True
 
-    def done(self) -> Trace:
-        """The trace, with spans that nobody ended."""
+    def _end_spans(self) -> None:
+        """Spans that nobody ended end with the last thing that their process wrote."""
+        cut = []
         for (pid, thread), begun in self._open.items():
             for depth, (name, at, outcome) in enumerate(begun):
                 process = self._processes[pid]
                 start = self._seconds(process, at)
+                cut.append(name)
                 self.trace.spans.append(
                     Span(process, thread, name, depth, start, process.end, False, outcome)
                 )
-        cut = [span.name for span in self.trace.spans if not span.ended]
         if cut:
-            self.trace.doubts.append(f"a process was killed within: {', '.join(cut)}")
-        self.trace.spans.sort(key=lambda span: (span.start, span.depth))
-        return self.trace
+            self._doubt(f"a process was killed within: {', '.join(cut)}")
 
     def _seconds(self, process: Process, at: int) -> float:
         return (at - process.clock) * NANO
@@ -308,12 +330,12 @@ class _Reader:
                 f"{self._path}: a trace of format {facts['format']}, and this Luminal reads "
                 f"{FORMAT}; use the version that wrote it ({facts.get('luminal')})"
             )
-        self._wall = self._wall or facts["wall"]
-        clock = facts["clock"] - (facts["wall"] - self._wall)
+        self.wall = self.wall or facts["wall"]
+        clock = facts["clock"] - (facts["wall"] - self.wall)
         start = (facts["clock"] - clock) * NANO
         process = Process(
             facts["pid"], facts["parent"], facts["command"], facts["host"], facts["luminal"],
-            start, start, clock=clock,
+            start, start, clock=clock, rank=facts.get("rank", ""),
         )  # fmt: skip
         self._processes[process.pid] = process
         self.trace.processes.append(process)
@@ -392,9 +414,7 @@ class _Reader:
         program.memory.append(Memory(at, facts["arena"], facts["scratch"], facts["derived"]))
 
     def _full(self, facts: dict[str, Any]) -> None:
-        self.trace.doubts.append(
-            f"process {facts['pid']} wrote {facts['full']:,} bytes, the limit, and no more"
-        )
+        self._doubt(f"process {facts['pid']} wrote {facts['full']:,} bytes, the limit, and no more")
 
 
 def _row(facts: Mapping[str, Any]) -> KernelRow:

@@ -314,3 +314,35 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         pytest.raises(InputError, match=r"LUMINAL_TRACE=.*cannot be written: No such file.*folder"),
     ):
         lm.compile(graph())
+
+
+def test_traces_of_several_machines_are_one(tmp_path: Path) -> None:
+    """Ranks in containers may have one number; what is of each file stays its own."""
+    paths = []
+    for rank, wall in ((0, 2_000), (1, 1_000)):
+        lines: list[dict[str, Any]] = [
+            {"format": 1, "parent": 0, "command": ["a.py"], "host": f"m{rank}", "luminal": "0",
+             "wall": 10**18 + wall, "clock": 5_000, "rank": f"rank {rank} of 2"},
+            {"name": "main"}, {"begin": f"step {rank}", "at": 6_000},
+            {"program": 1, "title": f"p{rank}", "dims": {}, "kernels": [], "prologue": [],
+             "dispatch": None},
+            {"run": 1, "at": 7_000, "ns": 500},
+        ]  # fmt: skip
+        paths.append(tmp_path / f"{rank}.trace")
+        text = "".join(json.dumps({"pid": 1, "thread": 1, **line}) + "\n" for line in lines)
+        paths[-1].write_text(text)
+    trace = read(*paths)
+    assert [(p.rank, round(p.start * 1e9)) for p in trace.processes] == [
+        ("rank 1 of 2", 0), ("rank 0 of 2", 1_000),
+    ]  # fmt: skip
+    assert [(s.name, s.process.rank, round(s.start * 1e9)) for s in trace.spans] == [
+        ("step 1", "rank 1 of 2", 1_000), ("step 0", "rank 0 of 2", 2_000),
+    ]  # fmt: skip
+    assert [(p.title, p.count, p.process.host) for p in trace.programs] == [
+        ("p1", 1, "m1"), ("p0", 1, "m0"),
+    ]  # fmt: skip
+    assert trace.doubts == [f"{paths[k]}: a process was killed within: step {k}" for k in (1, 0)]
+    told = json.loads(perfetto.events(trace))["traceEvents"]
+    names = [event["args"]["name"] for event in told if event["name"] == "process_name"]
+    assert names == ["rank 1 of 2, 1 on m1: a.py", "rank 0 of 2, 1 on m0: a.py"]
+    assert len({event["pid"] for event in told}) == 2

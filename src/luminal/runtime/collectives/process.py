@@ -6,7 +6,7 @@ import atexit
 import json
 import socket
 
-from luminal.base import config, host, installation
+from luminal.base import config, host, installation, trace_file
 from luminal.base.errors import CollectiveError
 from luminal.base.records import dataclass
 from luminal.runtime.collectives import hooks
@@ -53,6 +53,7 @@ def init(timeout: float | None = None) -> Engine:
         engine = _start_mpi(timeout, size)
         _Process.place = _placed(engine)
         config.provide(LUMINAL_THREADS=_Process.place.threads)
+        trace_file.about["rank"] = f"rank {engine.rank} of {engine.size}"
     _Process.engine = engine
     return engine
 
