@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,9 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Write the trace for ui.perfetto.dev as well."),
     ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="Take traces as one, as of ranks on machines.")
+    ] = False,
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the trace of a function or command.")
     ] = None,
@@ -63,12 +67,13 @@ def command(
     for option, file in (("--perfetto", perfetto), ("--save", save)):
         if file is not None:
             check_can_be_written(f"profile: {option}", file)
-    if len(target) == 2 and all(path.is_file() for path in paths) and save is None:
+    are_traces = all(map(_may_be_trace, paths))
+    if len(target) == 2 and are_traces and save is None and not together:
         _compare(read(paths[0]), read(paths[1]), limit, as_json)
         return
     status = 0
-    if len(target) == 1 and paths[0].is_file() and paths[0].suffix != ".py":
-        trace = read(paths[0])
+    if are_traces and (together or len(target) == 1):
+        trace = read(*paths)
     elif len(target) == 1 and ".py:" in target[0]:
         with _file(save) as path:
             _run_graph(target[0], path)
@@ -96,6 +101,12 @@ def command(
         _show(trace, rows, doubts, limit)
     if status:
         raise typer.Exit(status)
+
+
+def _may_be_trace(path: Path) -> bool:
+    """Is it a file that is no program?"""
+    is_program = path.suffix == ".py" or os.access(path, os.X_OK)
+    return path.is_file() and (path.suffix == ".trace" or not is_program)
 
 
 @contextmanager
@@ -216,7 +227,9 @@ def _print_rows(rows: Sequence[Row], has_programs: bool) -> None:
     mark = "#" if (screen.encoding or "ascii").lower().startswith("ascii") else "█"
     heads = ["share", "", "a run"] if is_wide else ["share", "a run"]
     heads += ["trips", "bound", "roofline"] if is_wide else []
-    shown = table(*heads, *(["program"] if has_programs else []), "kernel", "lines", box=None)
+    has_lines = any(row.lines for row in rows)  # a served model has none
+    heads += (["program"] if has_programs else []) + ["kernel"] + (["lines"] if has_lines else [])
+    shown = table(*heads, box=None)
     for row in rows:
         cells = [f"{row.share:.1%}"]
         cells += [mark * round(BAR * row.share / largest)] if is_wide else []
@@ -225,7 +238,8 @@ def _print_rows(rows: Sequence[Row], has_programs: bool) -> None:
             roofline = "" if row.roofline is None else f"{row.roofline:.0%}"
             cells += [f"{row.row.trips:,}", row.bound or "", roofline]
         cells += [str(row.program + 1)] if has_programs else []
-        shown.add_row(*cells, row.row.origin.partition(" (")[0] or row.row.label, row.lines)
+        cells.append(row.row.origin.partition(" (")[0] or row.row.label)
+        shown.add_row(*cells, *([row.lines] if has_lines else []))
     screen.print(shown)
 
 
