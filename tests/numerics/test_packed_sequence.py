@@ -173,12 +173,19 @@ class Case:
         if self.is_sorted:
             self.lengths = np.sort(self.lengths)[::-1].copy()
         self.x = rng.normal(0, 1, (self.steps, self.batch, 3)).astype(np.float32)
+        self.beyond = (np.nan, np.inf, 3)[seed // 3 % 3]
         if self.options["batch_first"]:
             self.x = self.x.transpose(1, 0, 2).copy()
         lasts = self.options["num_layers"] * (1 + self.options["bidirectional"])
         widths = (self.options.get("proj_size", 4), 4)[: 1 + (self.kind == "LSTM")]
         self.start = [rng.normal(0, 1, (lasts, self.batch, n)).astype(np.float32) for n in widths]
         self.has_start = bool(rng.integers(2))
+
+    def sequences(self, lengths: Any) -> Any:
+        """x with padding beyond the lengths, of which nothing may come, by a gradient neither."""
+        inside = np.arange(self.steps)[:, None] < lengths
+        inside = inside.T if self.options["batch_first"] else inside
+        return np.where(inside[..., None], self.x, np.float32(self.beyond))
 
     def layer(self, library: Any) -> Any:
         """A layer of torch.nn or of ours."""
@@ -197,7 +204,8 @@ class Case:
         """Results, gradients, and results after three steps."""
         found: list[Any] = []
         for step in range(3):
-            x, start = of_array(self.x), [of_array(s) for s in self.start]
+            x = of_array(self.sequences(self.lengths))
+            start = [of_array(s) for s in self.start]
             (padded, lengths), last = self.call(layer, library, x, self.lengths.tolist(), start)
             if step == 0:
                 found += [padded, lengths, last]
@@ -238,9 +246,9 @@ def test_lengths_of_a_run_give_the_same(seed: int) -> None:
 
     compiled = lm.jit(run)
     for lengths in (case.lengths, np.full(case.batch, case.steps), np.ones(case.batch, np.int64)):
-        start = [torch.tensor(x) for x in case.start]
+        x, start = case.sequences(lengths), [torch.tensor(s) for s in case.start]
         with torch.no_grad():
-            wanted = case.call(other, theirs, torch.tensor(case.x), lengths.tolist(), start)
-        (padded, counts), last = compiled(case.x, lengths, case.start)
+            wanted = case.call(other, theirs, torch.tensor(x), lengths.tolist(), start)
+        (padded, counts), last = compiled(x, lengths, case.start)
         alike([padded, counts, last], [*wanted[0], wanted[1]])
     assert compiled.entries == 1

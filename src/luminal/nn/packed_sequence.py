@@ -32,9 +32,10 @@ class PackedSequence:
 
     Those are data (sum of lengths, ...), batch_sizes (steps,), and sorted_indices and
     unsorted_indices (batch,), None where the longest came first. It is a tuple of them in all but
-    name. They are computed when they are read: what it holds is `padded` (steps, batch, ...), in
-    the order in which sequences were given, and their `lengths`. Where lengths are Tensors that are
-    known in a run only there are no fields, as their shapes would follow from the lengths.
+    name. They are computed when they are read: what it holds is `padded` (steps, batch, ...), 0
+    beyond each sequence, in the order in which they were given, and their `lengths`. Where lengths
+    are Tensors that are known in a run only there are no fields, as their shapes would follow from
+    the lengths.
     """
 
     padded: Tensor
@@ -62,7 +63,7 @@ class PackedSequence:
 
     @classmethod
     def of_padded(cls, padded: Tensor, lengths: Lengths) -> PackedSequence:
-        """Sequences that lie padded, (steps, batch, ...)."""
+        """Sequences that lie padded with 0s, (steps, batch, ...)."""
         packed = cls.__new__(cls)
         packed.padded, packed.lengths = padded, lengths
         return packed

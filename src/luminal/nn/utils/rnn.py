@@ -50,7 +50,8 @@ def pack_padded_sequence(
     held = Lengths.of(lengths, x, enforce_sorted)
     if held.counts is not None:
         x = x.narrow(0, 0, int(held.counts.max()))
-    return PackedSequence.of_padded(x, held)
+    # Padding may be NaN: a product's gradient multiplies it by 0, which is NaN again.
+    return PackedSequence.of_padded(masked(x, held.reach(x.extents[0]), 0), held)
 
 
 def pad_packed_sequence(
