@@ -321,3 +321,33 @@ def test_a_share_of_damaged_adapters(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_damaged_adapters(tmp_path: Path) -> None:
     check_draws(40, 2000, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["llava", "qwen2_vl"])
+def test_adapters_of_models_that_see_have_the_names_of_modules(tmp_path: Path, name: str) -> None:
+    """PEFT names modules as they are in memory, and transformers writes older names to files: it
+    says itself which are which.
+    """
+    from tests.models.small_seeing import saved
+
+    model, _ = saved(name, tmp_path)
+    ends = "q_proj", "qkv"
+    linears = {path: part for path, part in model.named_modules() if path.endswith(ends)}
+    matrices = {f"{path}.weight": part.weight.detach().numpy() for path, part in linears.items()}
+    sees = [path for path in matrices if "vision" in path or "visual" in path]
+    assert 0 < len(sees) < len(matrices)
+    tensors = pairs(matrices, ends)
+    targets = sorted({path.rpartition(".")[2] for path in linears})
+    folder = adapter(tmp_path / "adapter", tensors, target_modules=targets)
+    found = load_checkpoint(tmp_path, adapter=folder).tensors
+    for path, part in linears.items():
+        a, b = (tensors[f"{PREFIX}{path}.lora_{side}.weight"] for side in "AB")
+        part.weight.data += part.weight.data.new_tensor(ALPHA / R * (b @ a))
+    model.save_pretrained(tmp_path / "merged")
+    wanted = load_checkpoint(tmp_path / "merged").tensors
+    assert found.keys() == wanted.keys()
+    for tensor, array in wanted.items():
+        np.testing.assert_allclose(found[tensor], array, rtol=1e-6, atol=1e-6, err_msg=tensor)
+    with pytest.raises(LoadError, match="which the language model does not read, so it cannot"):
+        lm.models.load(tmp_path, backend="reference", adapters={"a": folder})

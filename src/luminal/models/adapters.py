@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,10 @@ TABLE = re.compile(r"(.*\.)?(embed_tokens|wte|word_embeddings|embed_in|embedding
 """The names of embeddings, which are the head as well where there is no tensor of HEADS."""
 
 
+WRAPPERS = frozenset(("model", "language_model", "vision_model"))
+"""Modules around others, of which a model that sees has others in memory than in its files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """An adapter's configuration, the matrices by module and part, and the tensors that it has as
@@ -65,7 +70,8 @@ class Adapter:
         changed = dict(tensors)
         table = _tied_table(tensors)
         for stored, array in self.whole.items():
-            name = stored.replace(".base_layer.", ".")  # what an adapted embedding adds to
+            # What an adapted embedding adds to its name is left out.
+            name = stored_name(stored.replace(".base_layer.", "."), tensors)
             there = tensors.get(name)
             # A head that was tied to the embedding has no tensor before it is trained on its own.
             if there is None and name != HEAD:
@@ -74,34 +80,37 @@ class Adapter:
                 raise self.wrong(name, array, f"must have the model's shape {list(there.shape)}")
             changed[name] = array
         for module, parts in self.modules.items():
-            name = f"{module}.weight"
+            name = stored_name(f"{module}.weight", tensors)
             if name == HEAD and table is not None:
                 changed.setdefault(name, tensors[table])
             if name not in changed:
                 raise self.missing(name, tensors)
             changed[name] = self._sum(module, parts, _floats(changed[name]))
             if BIAS in parts:
-                bias = changed.get(f"{module}.bias")
+                bias_name = f"{name.removesuffix('.weight')}.bias"
+                bias = changed.get(bias_name)
                 if bias is None or bias.shape != parts[BIAS].shape:
                     raise self.wrong(
                         f"{module}.{BIAS}", parts[BIAS], "must fit a bias of the model"
                     )
                 more = np.float32(self.scale(module)[1]) * parts[BIAS].astype(np.float32)
-                changed[f"{module}.bias"] = _rounded(bias.astype(np.float32) + more, bias.dtype)
-        if table is not None and self._is_alone(table):
+                changed[bias_name] = _rounded(bias.astype(np.float32) + more, bias.dtype)
+        if table is not None and self._is_alone(table, tensors):
             changed.setdefault(HEAD, tensors[table])
         return changed
 
-    def _is_alone(self, table: str) -> bool:
+    def _is_alone(self, table: str, tensors: Mapping[str, Any]) -> bool:
         """Was an embedding trained without the head that it is, too?"""
         # PEFT puts a layer in front of the embedding, or a copy in its place; the head goes on
         # reading the model's own matrix.
         module = table.removesuffix(".weight")
         saved = self.fields.values.get("modules_to_save")
         names = saved if isinstance(saved, list) else []
-        copied = table in self.whole and module.endswith(tuple(map(str, names)))
+        whole = (stored_name(name, tensors) for name in self.whole)
+        copied = table in whole and module.endswith(tuple(map(str, names)))
         tying = self.fields.flag("ensure_weight_tying", False)
-        return (module in self.modules or copied) and not tying
+        changed = (stored_name(f"{name}.weight", tensors) for name in self.modules)
+        return (table in changed or copied) and not tying
 
     @property
     def text(self) -> str:
@@ -164,9 +173,26 @@ class Adapter:
         return rank, alpha / (math.sqrt(rank) if root else rank)
 
 
+def stored_name(name: str, tensors: Mapping[str, Any]) -> str:
+    """The name that a tensor of an adapter has among a model's: itself, or the one that differs in
+    `WRAPPERS` alone.
+    """
+    if name in tensors:
+        return name
+    # PEFT has the names of modules in memory, and transformers writes files with older ones.
+    inner = _unwrapped(name)
+    alike = [other for other in tensors if _unwrapped(other) == inner]
+    return alike[0] if len(alike) == 1 else name
+
+
+@cache
+def _unwrapped(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
 def _tied_table(tensors: Mapping[str, Any]) -> str | None:
     """The name of the embedding, where it is the head, too."""
-    if any(head in tensors for head in HEADS):
+    if not {*HEADS}.isdisjoint(map(_unwrapped, tensors)):
         return None
     return next(filter(TABLE.fullmatch, tensors), None)
 

@@ -14,7 +14,7 @@ import numpy as np
 from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.shown import shown
-from luminal.models.adapters import BIAS, MAGNITUDE, A, Adapter, B
+from luminal.models.adapters import BIAS, MAGNITUDE, A, Adapter, B, stored_name
 from luminal.models.architectures import architecture_of
 from luminal.models.checkpoint import Checkpoint
 from luminal.models.decoder import Decoder
@@ -82,7 +82,7 @@ def _pairs(
     adapter: Adapter, module: str, checkpoint: Checkpoint, model: Decoder
 ) -> Iterator[tuple[str, Pair]]:
     """What an adapter adds to each of the Linears that a module of the checkpoint has become."""
-    name = f"{module}.weight"
+    name = stored_name(f"{module}.weight", checkpoint.tensors)
     if name not in checkpoint.tensors:
         raise adapter.missing(name, checkpoint.tensors)
     rank, scale = adapter.scale(module)
@@ -107,6 +107,11 @@ def _rows(
         parts = architecture.weights({name: numbers.T if turned else numbers}, model.config)
     except LoadError:  # of a matrix that is read with others alone, as those of experts
         parts = {}
+    else:
+        if not parts:
+            raise _only_merged(
+                adapter, f"it changes {shown(name)}, which the language model does not read"
+            )
     rows: dict[str, Array] = {}
     for path, part in parts.items():
         if part.ndim == 2 and part.shape[1] == shape[1] and (part == part[:, :1]).all():
