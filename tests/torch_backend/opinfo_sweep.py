@@ -170,16 +170,24 @@ def _flowing(results: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def values(case: Case, results: Any, tensors: Sequence[torch.Tensor], kind: str) -> list[Any]:
-    """What is compared: results, or gradients of their sum times fixed numbers."""
-    found = leaves(results)
+    """What is compared: results, or gradients of their sum times fixed numbers; complex ones as
+    pairs.
+    """
     if kind != "gradients":
+        found = map(_real, leaves(results))
         return [x.clone() if isinstance(x, torch.Tensor) else x for x in found]
-    flowing = _flowing(leaves(case.sample.output_process_fn_grad(results)))
+    flowing = _flowing([*map(_real, leaves(case.sample.output_process_fn_grad(results)))])
     wanted = [x for x in tensors if x.requires_grad]
     if not flowing or not wanted:
         return []
     total = sum((y * torch.linspace(-1, 2, y.numel()).reshape(y.shape)).sum() for y in flowing)
     return list(torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True))
+
+
+def _real(x: Any) -> Any:
+    """A complex tensor as one of pairs; anything else itself."""
+    is_complex = isinstance(x, torch.Tensor) and x.is_complex()
+    return torch.view_as_real(x.resolve_conj()) if is_complex else x
 
 
 def failures(batch: Sequence[Case], kind: str) -> list[str]:
