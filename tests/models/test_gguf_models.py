@@ -24,7 +24,7 @@ from luminal.models.gguf.read import is_of
 from tests.close import close, close_to_greatest
 from tests.fuzz.damaged_models import GGUF_VALUES
 from tests.long_share import long_but
-from tests.models.decoder_checks import expected, made, write_tokenizer
+from tests.models.decoder_checks import check_logits, expected, made, write_tokenizer
 from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY, YARN
 
 transformers = pytest.importorskip("transformers")
@@ -32,6 +32,7 @@ load_gguf_checkpoint = pytest.importorskip(
     "transformers.modeling_gguf_pytorch_utils"
 ).load_gguf_checkpoint
 
+Array = np.ndarray[Any, Any]
 LETTERS = [chr(0x4E00 + number) for number in range(VOCABULARY)]
 TOKENIZER = {
     "tokenizer.ggml.model": "gpt2",
@@ -70,6 +71,16 @@ ALL["deepseek_v3_as_published"] = ALL["deepseek_v3"]._replace(
 )
 ALL["dots1_without_windows"] = ALL["dots1"]._replace(
     options={**ALL["dots1"].options, "layer_types": ["full_attention"] * 2}
+)
+ALL["ministral3_as_published"] = ALL["ministral3"]._replace(
+    options={
+        **ALL["ministral3"].options,
+        "rope_parameters": {
+            **ALL["ministral3"].options["rope_parameters"],
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+        },
+    }
 )
 SCALES = ("multiplier", "multipliers")
 ALL["falcon_h1_with_scales_in_weights"] = ALL["falcon_h1"]._replace(
@@ -211,6 +222,35 @@ def test_what_files_store_otherwise(name: str, tmp_path: Path) -> None:
         close(file.tensors[stored].array(), change(checkpoint.tensors[theirs]))
     heads = file.metadata[f"{file.metadata['general.architecture']}.attention.head_count_kv"]
     assert heads == (2 if name == "nemotron" else [0, 2])
+
+
+def side_by_side(array: Array, heads: int) -> Array:
+    """Rows that turn together beside each other, as the converter of Llama lays them."""
+    return array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
+
+
+@pytest.mark.long
+def test_files_of_the_third_ministral(tmp_path: Path) -> None:
+    """They are called as those of Mistral Small, which have no temperature."""
+    theirs, checkpoint, path = written("ministral3_as_published", tmp_path)
+    file = read_gguf(path)
+    assert file.metadata["general.architecture"] == "mistral3"
+    assert file.metadata["mistral3.attention.temperature_scale"] == 0.5
+    assert file.metadata["mistral3.rope.scaling.yarn_log_multiplier"] == 1
+    tensors = {name: each.array() for name, each in file.tensors.items()}
+    for part, heads in (("q", 4), ("k", 2)):
+        folder = checkpoint.tensors[f"model.layers.1.self_attn.{part}_proj.weight"]
+        found = tensors[f"blk.1.attn_{part}.weight"]
+        np.testing.assert_array_equal(found, side_by_side(np.asarray(folder), heads))
+    check_logits(theirs, decoder_of(load_checkpoint(path)), "reference")
+    metadata = dict(file.metadata)
+    del metadata["mistral3.attention.temperature_scale"]
+    save_gguf(path, tensors, metadata)
+    found = [record.name for record in records() if record.gguf and is_of(file, record.gguf)]
+    assert found == ["Ministral3ForCausalLM"]
+    read = load_checkpoint(path)
+    assert read.config["architectures"] == ["MistralForCausalLM"]
+    assert decoder_of(read).config.layers[0].temperature is None
 
 
 def test_numbers_of_an_activation_are_metadata(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
@@ -17,7 +19,7 @@ from luminal.models.architectures.layers import (
 )
 from luminal.models.architectures.settings import Setting
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder_config import Layers
+from luminal.models.decoder_config import DecoderConfig, Layers
 from luminal.models.gguf.changes import INTERLEAVED
 from luminal.models.gguf.form import ALL_LAYERS, ANY_LAYER, GGUF
 from luminal.nn.attention import Temperature
@@ -87,5 +89,48 @@ MISTRAL = Architecture(
         only_without=("expert_count", "attention.sliding_window_pattern"),
     ),
 )
-MINISTRAL3 = replace(MISTRAL, name="Ministral3ForCausalLM", gguf=None)
+
+
+def _read_third(reader: Any) -> Mapping[str, Any]:
+    """What sharpens scores of long texts, and what scales queries by their positions."""
+    rope = reader.rope()
+    sharper = reader.number("rope.scaling.yarn_log_multiplier")
+    if sharper is not None:  # itself here, a tenth of it in files of DeepSeek
+        rope |= {"mscale": sharper, "mscale_all_dim": sharper}
+    beta = reader.number("attention.temperature_scale")
+    return {"rope_parameters": rope | {"llama_4_scaling_beta": beta}}
+
+
+def _written_third(config: DecoderConfig) -> Mapping[str, Any]:
+    layer = config.layers[0]
+    assert layer.rotary is not None
+    assert layer.temperature is not None
+    said = {"attention.temperature_scale": layer.temperature.scale}
+    sharper = (layer.rotary.scaling or {}).get("mscale_all_dim")
+    if sharper:
+        said["rope.scaling.yarn_log_multiplier"] = sharper
+    return said
+
+
+_THIRD = GGUF(
+    "mistral3",
+    "ministral3",
+    changes=INTERLEAVED,
+    only_with=("attention.temperature_scale",),
+    only_for=lambda config: config.layers[0].temperature is not None,
+    read=_read_third,
+    written=_written_third,
+)
+MINISTRAL3 = replace(MISTRAL, name="Ministral3ForCausalLM", gguf=_THIRD)
+# Newer converters call the text part of Mistral Small 3.1 so too; it is a Mistral.
+MISTRAL_SMALL = replace(
+    MISTRAL,
+    gguf=GGUF(
+        "mistral3",
+        "mistral",
+        changes=INTERLEAVED,
+        only_without=("attention.temperature_scale",),
+        only_for=lambda config: False,
+    ),
+)
 MISTRAL_TEXT = text_part("Mistral3ForConditionalGeneration", MISTRAL)
