@@ -2,9 +2,10 @@
 
 A file `NAME.txt` here holds those of the module (or the class) of that name. Each stands under a
 heading `## name`: lines of Python, of which the last is an expression, then what it gives behind
-`# ` (on the same line where that fits). `...` stands there for any text, such as digits that depend
-on the machine. The names in `IMPORTS` are known. A test runs all, and asks PyTorch the same where
-it has the same name; `--write` puts what they give now in the place of what they say.
+`# ` (on the same line where that fits). `...` stands there for any text; behind digits it stands
+for more of them, where the last that is shown may differ by one from machine to machine. The names
+in `IMPORTS` are known. A test runs all, and asks PyTorch the same where it has the same name;
+`--write` puts what they give now in the place of what they say.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from luminal import nn, optim, training
 from luminal.nn import functional as F
 """
 """What every example may use."""
+
+CUT, NUMBER = r"(-?\d+\.\d+\.\.\.)", r"(-?\d+\.\d+(?:e-?\d+)?)"
+"""A number of which only some digits are shown, and one as Python writes it."""
 
 LINE = 100
 """Columns of a line that a result may share with its expression."""
@@ -55,9 +59,17 @@ class Example:
         return eval(compile(ast.Expression(last.value), self.name, "eval"), known)
 
     def agrees(self, shown: str) -> bool:
-        """Whether the result, where it has no `...`, is this text."""
-        pattern = ".*".join(map(re.escape, self.result.split("...")))
-        return re.fullmatch(pattern, shown, re.DOTALL) is not None
+        """Whether the result is this text, but for what `...` stands for."""
+        cut = [part for part in re.split(CUT, self.result) if part]
+        pattern = "".join(NUMBER if re.match(CUT, p) else re.escape(p) for p in cut)
+        found = re.fullmatch(pattern.replace(r"\.\.\.", ".*"), shown, re.DOTALL)
+        if found is None:
+            return False
+        told = [part.removesuffix("...") for part in cut if re.match(CUT, part)]
+        return all(
+            abs(float(number) - float(text)) <= 1.5 * 10.0 ** -len(text.partition(".")[2])
+            for number, text in zip(found.groups(), told, strict=True)
+        )
 
 
 @cache

@@ -66,6 +66,7 @@ def offered(module: str) -> set[str]:
 
 @pytest.mark.parametrize(("result", "agrees"), [
     ("[1.0, 2.0]", True), ("[1.0, 2...]", True), ("[1.0, 2.1]", False), ("[1.0", False),
+    ("[0.99..., 2.0]", True), ("[0.97..., 2.0]", False), ("[..., 2.0]", True), ("[...", True),
 ])  # fmt: skip
 def test_a_result_is_compared(result: str, agrees: bool) -> None:
     assert Example("luminal", "name", "lm.ones(2)", result).agrees("[1.0, 2.0]") is agrees
