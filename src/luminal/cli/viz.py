@@ -77,6 +77,11 @@ def command(
         target, backend, mode, dict(interval("viz", text) for text in dims or []), profile
     )
     path = Path(target)
+    if path.suffix == ".sqlite3":
+        raise InputError(
+            f"viz: {target}: a database of searches has no graph to show; luminal viz TARGET --mode "
+            "60s shows what a search decided for TARGET, or what it decided before"
+        )
     if path.suffix == ".onnx":
         document = _of_onnx(asked, dims or [])
     elif path.suffix == ".trace":

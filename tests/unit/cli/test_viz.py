@@ -65,6 +65,7 @@ def test_two_traces_are_beside_each_other(tmp_path: Path, monkeypatch: pytest.Mo
         (("a.trace", "b.trace", "c.trace"), "takes one target, or two traces"),
         (("a.trace", "--export", "/no/such/x.html"), "there is no folder /no/such"),
         (("a.trace", "--export", "x.txt"), "takes a name that ends in .html"),
+        (("search.sqlite3",), "has no graph to show; luminal viz TARGET --mode 60s shows"),
     ],
 )
 def test_what_cannot_be_shown_is_said(
