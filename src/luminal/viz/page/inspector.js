@@ -56,7 +56,14 @@ function kernelFacts(number) {
     ["of", kernel.origin], ["label", kernel.label],
     ["time", one && isTimed && `${duration(one.seconds)}, ${percent(one.seconds / launchSum)} of all launches`],
     ["launches", one && links(one.sites, "launch", i => String(i))],
+    ["why", reasons(kernel)],
   ];
+}
+
+// What a kernel takes its time for, a line for each sentence.
+function reasons(kernel) {
+  const found = kernel ? whyInWords(kernel) : [];
+  return found.length ? found.map(one => element("div", {}, sentence(one))) : "";
 }
 
 function launchFacts(row) {
@@ -69,6 +76,7 @@ function launchFacts(row) {
     ["bound", row.bound && `${row.bound}${row.roofline ? `, ${percent(row.roofline)} of that roof` : ""}`],
     ["doubt", doubtOf(row)], ["", row.note],
     ["occupancy", occupancy(row)], ["model", row.explained?.join("\n")],
+    ["why", reasons(kernelByNumber.get(row.kernel))],
     ["reads", links(known(row.reads), "buffer", i => buffers[i].name)],
     ["writes", links(known(row.writes), "buffer", i => buffers[i].name)],
   ];
