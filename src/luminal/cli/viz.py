@@ -79,8 +79,8 @@ def command(
     path = Path(target)
     if path.suffix == ".sqlite3":
         raise InputError(
-            f"viz: {target}: a database of searches has no graph to show; luminal viz TARGET --mode "
-            "60s shows what a search decided for TARGET, or what it decided before"
+            f"viz: {target}: a database of searches has no graph to show; luminal viz TARGET "
+            "--mode 60s shows what a search decided for TARGET, or what it decided before"
         )
     if path.suffix == ".onnx":
         document = _of_onnx(asked, dims or [])
