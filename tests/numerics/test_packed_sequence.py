@@ -252,3 +252,22 @@ def test_lengths_of_a_run_give_the_same(seed: int) -> None:
         (padded, counts), last = compiled(x, lengths, case.start)
         alike([padded, counts, last], [*wanted[0], wanted[1]])
     assert compiled.entries == 1
+
+
+def test_states_of_other_shapes_are_refused() -> None:
+    """PyTorch refuses them; broadcast, they would give numbers."""
+    x = lm.tensor(np.zeros((1, 2, 3), np.float32))  # of one step, for which there is no loop
+    packed = ours.pack_padded_sequence(x, [1, 1])
+    gru, lstm = nn.GRU(3, 4, num_layers=2), nn.LSTM(3, 4, proj_size=2)
+    for shape in ((2, 1, 4), (3, 2, 4), (2, 2, 5), (2, 4)):
+        for given in (x, packed):
+            with pytest.raises(ShapeError, match=r"GRU: begins with .*; it takes \(2, 2, 4\)"):
+                gru(given, lm.zeros(shape))
+    with pytest.raises(ShapeError, match=r"GRU: begins with .*; it takes \(2, 4\)"):
+        gru(x[:, 0], lm.zeros(2, 1, 4))
+    with pytest.raises(ShapeError, match=r"LSTM: begins with .*; it takes \(1, 2, 2\)"):
+        lstm(x, (lm.zeros(1, 2, 4), lm.zeros(1, 2, 4)))
+    with pytest.raises(ShapeError, match=r"LSTM: it begins with h and c; give both, as \(h, c\)"):
+        lstm(x, lm.zeros(1, 2, 2))
+    with pytest.raises(ShapeError, match=r"GRUCell: begins with .*; it takes \(2, 4\)"):
+        nn.GRUCell(3, 4)(x[0], lm.zeros(1, 4))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from luminal.base.dtypes import float32, int64, promote
 from luminal.base.errors import InputError, ShapeError
-from luminal.frontend.handle import describe
+from luminal.frontend.handle import Shape, describe
 from luminal.frontend.movement.views import concat, stack
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.scan import scan
@@ -18,7 +18,8 @@ from luminal.nn import init
 from luminal.nn.dropout import Dropout
 from luminal.nn.linear import near_zero
 from luminal.nn.module import Module
-from luminal.nn.packed_sequence import PackedSequence
+from luminal.nn.packed_sequence import PackedSequence, tensor_of
+from luminal.shape.expression import const
 
 Sequences = TypeVar("Sequences", Tensor, PackedSequence)
 """What a layer takes and gives: sequences of one length, or of several."""
@@ -84,6 +85,25 @@ def _rnn_step(nonlinearity: str) -> Step:
     if nonlinearity not in RNN_STEPS:
         raise InputError(f"RNN: nonlinearity {nonlinearity!r} is not known; use 'tanh' or 'relu'")
     return RNN_STEPS[nonlinearity]
+
+
+def _checked(what: str, begun: Any, batch: Shape, widths: Sequence[int], lead: Shape = ()) -> Carry:
+    """States that a call begins with, (*lead, *batch, width) each. Raises ShapeError for others:
+    they would be broadcast, or some of them left out.
+    """
+    listed = [begun] if len(widths) == 1 else begun
+    if not isinstance(listed, tuple | list) or len(listed) != len(widths):
+        raise ShapeError(f"{what}: it begins with h and c; give both, as (h, c)")
+    states = tuple(tensor_of(what, state) for state in listed)
+    for state, width in zip(states, widths, strict=True):
+        wanted = (*lead, *batch, const(width))
+        pairs = list(zip(state.extents, wanted, strict=False))
+        if state.ndim != len(wanted) or any(n.is_const and m.is_const and n != m for n, m in pairs):
+            shape = ", ".join(map(str, wanted))
+            raise ShapeError(f"{what}: begins with {describe(state)}; it takes ({shape})")
+        for n, m in pairs:
+            state.graph.require(n.eq(m), f"{what}: the state that it begins with")
+    return states
 
 
 # --- over a sequence ------------------------------------------------------------------------------
@@ -172,7 +192,7 @@ class _Recurrent(Module):
         assert hh is not None
         return _Weights(self.read(ih, x), self.read(hh, x), *(self.read(p, x) for p in rest))
 
-    def _run(self, sequences: Sequences, start: Sequence[Tensor] | None) -> tuple[Sequences, Carry]:
+    def _run(self, sequences: Sequences, start: Any) -> tuple[Sequences, Carry]:
         """The last layer's outputs, and each part of the last carry, stacked."""
         if isinstance(sequences, PackedSequence):
             lengths = sequences.lengths
@@ -183,7 +203,7 @@ class _Recurrent(Module):
         return (y.transpose(0, 1) if swapped else y), final
 
     def _through(
-        self, x: Tensor, start: Sequence[Tensor] | None, lengths: Tensor | None = None
+        self, x: Tensor, start: Any, lengths: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         """All layers, of sequences (steps, batch, features)."""
         if x.ndim != 3 and (x.ndim != 2 or lengths is not None):
@@ -191,6 +211,10 @@ class _Recurrent(Module):
                 f"{type(self).__name__}: {describe(x)}; it takes (length, batch, features), or "
                 "(length, features)"
             )
+        if start is not None:
+            count = const(self.num_layers * len(self.directions))
+            kind = type(self).__name__
+            start = _checked(kind, start, x.extents[1:-1], self._widths, (count,))
         y, lasts = x, list[Carry]()
         for layer in range(self.num_layers):
             outputs = []
@@ -209,16 +233,20 @@ class _Recurrent(Module):
                 y = self.dropout(y)
         return y, tuple(stack(states, 0) for states in zip(*lasts, strict=True))
 
-    def _start(self, x: Tensor, w: _Weights, start: Sequence[Tensor] | None, number: int) -> Carry:
+    def _start(self, x: Tensor, w: _Weights, start: Carry | None, number: int) -> Carry:
         """Where a direction of a layer begins: zeros, or its slices of what was given."""
         # What a step gives has this dtype, and a Loop's values keep theirs: begun in a narrower one
         # the state would be rounded at every step.
         dtype = promote(promote(x.dtype, w.ih.dtype), w.hh.dtype)
         if start is not None:
             return tuple(states[number].cast(dtype) for states in start)
-        sizes = (self.proj_size or self.hidden_size, self.hidden_size)
-        count = 2 if isinstance(self, LSTM) else 1
-        return tuple(x.graph.zeros((*x.extents[1:-1], n), dtype) for n in sizes[:count])
+        return tuple(x.graph.zeros((*x.extents[1:-1], n), dtype) for n in self._widths)
+
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        """The width of h and, in an LSTM, that of c."""
+        widths = (self.proj_size or self.hidden_size, self.hidden_size)
+        return widths if isinstance(self, LSTM) else widths[:1]
 
 
 class RNN(_Recurrent):
@@ -247,7 +275,7 @@ class RNN(_Recurrent):
         Shapes: (length, batch, directions * hidden), (layers * directions, batch, hidden). Of a
         PackedSequence every h is one, and the last h is that of each sequence's own end.
         """
-        y, (h,) = self._run(x, None if h0 is None else [h0])
+        y, (h,) = self._run(x, h0)
         return y, h
 
 
@@ -274,7 +302,7 @@ class GRU(_Recurrent):
 
     def forward(self, x: Sequences, h0: Tensor | None = None) -> tuple[Sequences, Tensor]:
         """Every h of the last layer, and the last h of every layer; see `RNN`."""
-        y, (h,) = self._run(x, None if h0 is None else [h0])
+        y, (h,) = self._run(x, h0)
         return y, h
 
 
@@ -311,13 +339,16 @@ class _Cell(Module):
         self.bias_ih = init.parameter((width,), draw, dtype) if bias else None
         self.bias_hh = init.parameter((width,), draw, dtype) if bias else None
 
-    def _next(self, x: Tensor, carry: Carry) -> Carry:
+    def _next(self, x: Tensor, state: Any) -> Carry:
+        """The next h and, in an LSTM, c; `state` are those before, by default zeros."""
+        widths = (self.hidden_size,) * (2 if isinstance(self, LSTMCell) else 1)
+        if state is None:
+            carry = tuple(x.graph.zeros((*x.extents[:-1], n), x.dtype) for n in widths)
+        else:
+            carry = _checked(type(self).__name__, state, x.extents[:-1], widths)
         held = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         weights = _Weights(*(self.read(p, x) for p in held))  # type: ignore[arg-type]
         return self.step(weights, weights.from_input(x), carry)
-
-    def _zeros(self, x: Tensor) -> Tensor:
-        return x.graph.zeros((*x.extents[:-1], self.hidden_size), x.dtype)
 
 
 class RNNCell(_Cell):
@@ -336,7 +367,7 @@ class RNNCell(_Cell):
 
     def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
         """(batch, input) and (batch, hidden), by default zeros, to (batch, hidden)."""
-        return self._next(x, (self._zeros(x) if h is None else h,))[0]
+        return self._next(x, h)[0]
 
 
 class GRUCell(_Cell):
@@ -347,7 +378,7 @@ class GRUCell(_Cell):
 
     def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
         """The next h, (batch, hidden); see `RNNCell`."""
-        return self._next(x, (self._zeros(x) if h is None else h,))[0]
+        return self._next(x, h)[0]
 
 
 class LSTMCell(_Cell):
@@ -358,5 +389,5 @@ class LSTMCell(_Cell):
 
     def forward(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """The next h and c, (batch, hidden) each; see `RNNCell`."""
-        h, c = self._next(x, (self._zeros(x), self._zeros(x)) if hc is None else hc)
+        h, c = self._next(x, hc)
         return h, c
