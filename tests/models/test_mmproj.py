@@ -307,3 +307,12 @@ def test_the_commands(
             main()
         assert done.value.code == 0
         assert capsys.readouterr() == (f"{prompt}{expected}\n", said)
+
+
+@pytest.mark.long
+def test_the_server_takes_it(folder: Path, tmp_path: Path) -> None:
+    serve = pytest.importorskip("luminal.serve.load")
+    text = shutil.copy(folder / "text.gguf", tmp_path)
+    projector = folder / "mmproj-model.gguf"
+    served = serve.load(str(text), backend="reference", context=128, projector=str(projector))
+    assert served.sight.source == projector
