@@ -23,6 +23,7 @@ from luminal.program.selection import Choice, Residence, Selection
 from luminal.selection import cascades
 from luminal.selection.bodies import is_weight, weights_of
 from luminal.selection.broadcasts import without_broadcasts
+from luminal.selection.enlarged import enlarged
 from luminal.selection.inlining import Inlining, cuts, is_injective
 from luminal.selection.kinds import is_contraction, is_product, step_operands, sums_of_dots
 from luminal.selection.limits import KERNEL_TERMS, TILE_ROWS
@@ -102,7 +103,8 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     """The spelling that `fast` prefers."""
     nested = nest(without_broadcasts(scan_ends(Respelled(lowered, {}), numerics), numerics))
     spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
-    tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
+    met = enlarged(spelled, costs.windows, numerics)
+    tiled = winograd(met, costs.tiles) if numerics.allows(DOMAIN) else met
     apart = separable(tiled, costs.windows, numerics)
     laid = pictures(apart, costs.windows)
     scanned = sorts_in_blocks(scans_in_blocks(laid, costs.shares, numerics), costs.shares)
