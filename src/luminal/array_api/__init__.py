@@ -14,6 +14,7 @@ from luminal.array_api import (
     creation,
     data_types,
     elementwise,
+    fft,
     linalg,
     manipulation,
     searching,
@@ -22,13 +23,13 @@ from luminal.array_api import (
 from luminal.array_api.array import Array
 from luminal.array_api.creation import *  # noqa: F403
 from luminal.array_api.data_types import *  # noqa: F403
-from luminal.array_api.data_types import no_complex
 from luminal.array_api.elementwise import *  # noqa: F403
 from luminal.array_api.inspection import __array_namespace_info__
 from luminal.array_api.linalg import matmul, matrix_transpose, tensordot, vecdot
 from luminal.array_api.manipulation import *  # noqa: F403
 from luminal.array_api.searching import *  # noqa: F403
 from luminal.array_api.statistical import *  # noqa: F403
+from luminal.base.complex_dtypes import complex64, complex128
 from luminal.base.dtypes import (
     bfloat16,
     bool_,
@@ -50,20 +51,16 @@ __array_api_version__ = "2024.12"
 bool = bool_
 newaxis = None
 
-COMPLEX = ("complex64", "complex128", "fft")
-"""What the standard has and complex dtypes would need."""
-
 
 def __getattr__(name: str) -> NoReturn:
-    text = f"lm.array_api has no {name!r}" + (f": {no_complex(name)}" if name in COMPLEX else "")
-    raise AttributeError(text, name=name)
+    raise AttributeError(f"lm.array_api has no {name!r}", name=name)
 
 
 __all__ = [
-    "Array", "__array_api_version__", "__array_namespace_info__", "bfloat16", "bool", "e",
-    "float16", "float32", "float64", "inf", "int16", "int32", "int64", "int8", "linalg", "matmul",
-    "matrix_transpose", "nan", "newaxis", "pi", "tensordot", "uint16", "uint32", "uint64", "uint8",
-    "vecdot",
+    "Array", "__array_api_version__", "__array_namespace_info__", "bfloat16", "bool", "complex128",
+    "complex64", "e", "fft", "float16", "float32", "float64", "inf", "int16", "int32", "int64",
+    "int8", "linalg", "matmul", "matrix_transpose", "nan", "newaxis", "pi", "tensordot", "uint16",
+    "uint32", "uint64", "uint8", "vecdot",
 ]  # fmt: skip
 __all__ += creation.__all__ + data_types.__all__ + elementwise.__all__
 __all__ += manipulation.__all__ + searching.__all__ + statistical.__all__

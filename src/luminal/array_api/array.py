@@ -14,22 +14,33 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from luminal.array_api.deferred import Deferred, Memory, record, settle
-from luminal.base import dtypes
+from luminal.array_api.complex_numbers import calling as also_complex
+from luminal.array_api.complex_numbers import cast
+from luminal.array_api.deferred import (
+    DeferredPair,
+    Held,
+    Memory,
+    deferred_of,
+    record,
+    settle,
+)
+from luminal.base import complex_dtypes, dtypes
+from luminal.base.complex_dtypes import ComplexDType
 from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, InputError, ShapeError
 from luminal.frontend.foreign import check_device
-from luminal.frontend.handle import is_tensor
+from luminal.frontend.handle import Pair, is_tensor
 from luminal.frontend.matrices import matmul
 from luminal.frontend.movement import views
 from luminal.frontend.pointwise import binary, combine, exponential, unary
 from luminal.frontend.scan import flatten
 from luminal.memory import dlpack
-from luminal.memory.data import array_of
+from luminal.memory.data import any_array_of
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
-Number = bool | int | float
+Number = bool | int | float | complex
+DTypes = DType | ComplexDType
 
 
 # Arrays are values: writing makes a new one, in place where nobody else reads the old. Views that
@@ -42,13 +53,13 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None  # NumPy's operators leave the work to ours
 
-    def __init__(self, deferred: Deferred) -> None:
+    def __init__(self, deferred: Held) -> None:
         self._deferred = deferred
 
     # --- what is known without a run
 
     @property
-    def dtype(self) -> DType:
+    def dtype(self) -> DTypes:
         """The type of the elements."""
         return self._deferred.dtype
 
@@ -109,13 +120,18 @@ class Array:
         return builtins.bool(self._single("bool"))
 
     def __int__(self) -> int:
-        return builtins.int(self._single("int"))
+        return builtins.int(self._real("int"))
 
     def __float__(self) -> float:
-        return builtins.float(self._single("float"))
+        return builtins.float(self._real("float"))
 
     def __complex__(self) -> complex:
-        return builtins.complex(builtins.float(self._single("complex")))
+        return builtins.complex(self._single("complex"))
+
+    def _real(self, what: str) -> Any:
+        if self.dtype.kind == "complex":
+            raise DTypeError(f"{what}: the array is {self.dtype.name}; take real(x)")
+        return self._single(what)
 
     def __index__(self) -> int:
         if not self.dtype.is_int:
@@ -149,6 +165,10 @@ class Array:
         array = self._deferred.array()
         # From here on the receiver may write to this memory at any time. What was recorded of it is
         # computed before that, and what will be recorded runs at once.
+        if isinstance(self._deferred, DeferredPair):
+            for part in self._deferred.parts:
+                settle(part.array())
+            self._deferred = DeferredPair(array)
         settle(array)
         self._deferred.is_private, self._deferred.is_shared = False, True
         return dlpack.capsule_of(
@@ -189,7 +209,7 @@ class Array:
         # value.
         if not self._deferred.is_private:
             array = array.copy()
-            self._deferred = Deferred(array)
+            self._deferred = deferred_of(array)
             self._deferred.is_private = True
         array[_key(key)] = elements
 
@@ -264,7 +284,7 @@ class Array:
 
 def of_memory(array: Memory, *, is_shared: bool = False) -> Array:
     """An Array of these elements, in one memory with them; `is_shared` as of a Deferred."""
-    return Array(Deferred(array_of(array, None, "asarray"), is_shared=is_shared))
+    return Array(deferred_of(any_array_of(array, None, "asarray"), is_shared=is_shared))
 
 
 def memory_of(x: Any) -> Memory:
@@ -279,12 +299,12 @@ def _key(key: Any) -> Any:
     return memory_of(key) if isinstance(key, Array) else key
 
 
-def _assignable(dtype: DType, value: Any) -> Memory:
+def _assignable(dtype: DTypes, value: Any) -> Memory:
     """`value` as elements of `dtype`."""
     if not isinstance(value, Array):
-        return array_of(value, dtype, "x[...] = value")
+        return any_array_of(value, dtype, "x[...] = value")
     # Assigning never loses an element's value silently.
-    if dtypes.promote(dtype, value.dtype) is not dtype:
+    if complex_dtypes.promote(dtype, value.dtype) is not dtype:
         raise DTypeError(
             f"x[...] = value: x holds {dtype.name}, the value {value.dtype.name}; use astype"
         )
@@ -294,24 +314,25 @@ def _assignable(dtype: DType, value: Any) -> Memory:
 # --- calls ----------------------------------------------------------------------------------------
 
 
-def of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+def of_arrays(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     """Lets a function of Tensors take Arrays, also in lists, and give Arrays for Tensors.
 
-    Called with Tensors it records into their graph, as before.
+    Called with Tensors it records into their graph, as before. `name`: its name for complex ones.
     """
+    function_of_any = also_complex(name or function.__name__, function)
 
     @wraps(function)
     def calling(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         operands = [x._deferred for x in leaves if isinstance(x, Array)]
         if not operands:
-            return function(*args, **kwargs)
+            return function_of_any(*args, **kwargs)
 
         def within(tensors: Any) -> Any:
             remaining = iter(tensors)
             arguments = [next(remaining) if isinstance(x, Array) else x for x in leaves]
             positional, named = tree.build(arguments)
-            return function(*positional, **named)
+            return function_of_any(*positional, **named)
 
         return record(within, operands, Array)
 
@@ -319,35 +340,40 @@ def of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def promoting(
-    function: Callable[..., Any], *, literal: bool = False, kept: int = 0
+    function: Callable[..., Any], name: str = "", *, literal: bool = False, kept: int = 0
 ) -> Callable[..., Any]:
     """A function of Tensors as one of Arrays and numbers, which are cast to their common dtype.
 
     Numbers are data: another one is no other program. Where `literal`, they are part of it. The
-    first `kept` operands are Arrays that keep their dtype.
+    first `kept` operands are Arrays that keep their dtype. `name` as of `of_arrays`.
     """
+    function_of_any = also_complex(name or function.__name__, function)
 
     @wraps(function)
     def calling(*operands: Any, **options: Any) -> Any:
         if not any(isinstance(x, Array) for x in operands):
-            return function(*operands, **options)
+            return function_of_any(*operands, **options)
         # The dtype is settled before anything is recorded, since it is a part of the program,
         # whereas the numbers become data of it.
         dtype = common_dtype(operands[kept:])
         held = [
             _held(x) if k < kept else _operand(x, dtype, literal) for k, x in enumerate(operands)
         ]
-        deferred = [operand for operand in held if isinstance(operand, Deferred)]
+        deferred = [operand for operand in held if isinstance(operand, Held)]
 
         def within(tensors: Any) -> Any:
             remaining = iter(tensors)
-            parts = [next(remaining) if isinstance(x, Deferred) else x for x in held]
-            cast = [x.cast(dtype) if is_tensor(x) else x for x in parts[kept:]]
-            return function(*parts[:kept], *cast, **options)
+            parts = [next(remaining) if isinstance(x, Held) else x for x in held]
+            alike = [cast(x, dtype) if _is_value(x) else x for x in parts[kept:]]
+            return function_of_any(*parts[:kept], *alike, **options)
 
         return record(within, deferred, Array)
 
     return calling
+
+
+def _is_value(x: Any) -> bool:
+    return is_tensor(x) or isinstance(x, Pair)
 
 
 def in_their_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -361,45 +387,51 @@ def in_their_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     return product
 
 
-def _held(x: Any) -> Deferred:
+def _held(x: Any) -> Held:
     if not isinstance(x, Array):
         _refuse(x)
     return x._deferred
 
 
-def _operand(x: Any, dtype: DType, literal: bool) -> Any:
+def _operand(x: Any, dtype: DTypes, literal: bool) -> Any:
     if isinstance(x, Array):
         return x._deferred
     # As data a number is an operand of the program: x * 2 and x * 3 are one program.
-    array = array_of(x, dtype, "a number")  # raises where it does not fit
-    return x if literal else Deferred(array)
+    array = any_array_of(x, dtype, "a number")  # raises where it does not fit
+    return x if literal else deferred_of(array)
 
 
-def common_dtype(operands: Any) -> DType:
+def common_dtype(operands: Any) -> DTypes:
     """The dtype in which Arrays, dtypes and numbers meet; a number counts by its kind only.
 
     Unlike elsewhere in Luminal, 0-d arrays count as others do. Raises DTypeError for what is none.
     """
     # Numbers come last and by their kind only: were they promoted as arrays are, `x + 1` would
     # widen every narrow array to int64.
-    dtypes_met: list[DType] = []
+    dtypes_met: list[DTypes] = []
     numbers = []
     for x in operands:
-        if isinstance(x, DType | Array):
-            dtypes_met.append(x if isinstance(x, DType) else x.dtype)
+        if isinstance(x, DTypes | Array):
+            dtypes_met.append(x.dtype if isinstance(x, Array) else x)
         elif isinstance(x, Number):
             numbers.append(x)
         else:
             _refuse(x)
     if not dtypes_met:
         raise DTypeError("no array or dtype is given; pass one")
-    result = reduce(dtypes.promote, dtypes_met)
-    return reduce(lambda d, x: dtypes.promote_weak(dtypes.default_dtype(x), d), numbers, result)
+    return reduce(_with_number, numbers, reduce(complex_dtypes.promote, dtypes_met))
+
+
+def _with_number(dtype: DTypes, number: Number) -> DTypes:
+    if isinstance(dtype, ComplexDType):
+        return dtype
+    if isinstance(number, complex):
+        is_wide = dtypes.promote_weak(dtypes.float32, dtype) is dtypes.float64
+        return complex_dtypes.complex128 if is_wide else complex_dtypes.complex64
+    return dtypes.promote_weak(dtypes.default_dtype(number), dtype)
 
 
 def _refuse(x: Any) -> NoReturn:
-    if isinstance(x, complex):
-        raise DTypeError(f"{x!r} is complex; Luminal has no complex dtypes")
     raise DTypeError(f"a {type(x).__name__} is no array of lm.array_api; pass asarray(x)")
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from luminal.array_api.array import Array, memory_of, of_memory
 from luminal.base import dtypes
+from luminal.base.complex_dtypes import any_dtype_of
 from luminal.base.errors import DTypeError, InputError
 from luminal.frontend.foreign import check_device
-from luminal.memory.data import array_of, is_array
+from luminal.memory.data import any_array_of, is_array
 from luminal.memory.dlpack import imported
 
 
@@ -31,12 +32,12 @@ def asarray(
     is not possible, DTypeError for a dtype that would change an element: use astype.
     """
     check_device("asarray", device)
-    wanted = None if dtype is None else dtypes.dtype_of(dtype)
+    wanted = None if dtype is None else any_dtype_of(dtype)
     is_ours = isinstance(obj, Array)
     elements = memory_of(obj) if is_ours else obj
-    array = array_of(elements, wanted, "asarray")
+    array = any_array_of(elements, wanted, "asarray")
     # NumPy does not say whether it copied; that both lie in one memory is the only witness.
-    is_new = not (is_array(elements) and _is_in_one_memory(array, array_of(elements)))
+    is_new = not (is_array(elements) and _is_in_one_memory(array, any_array_of(elements)))
     if copy is False and is_new:
         raise InputError("asarray: copy=False, but a copy is needed; leave copy out")
     if copy:
@@ -83,8 +84,8 @@ def full(
 ) -> Array:
     """All `fill_value`, a number; its own dtype by default."""
     check_device("full", device)
-    wanted = None if dtype is None else dtypes.dtype_of(dtype)
-    value = array_of(fill_value, wanted, "full")
+    wanted = None if dtype is None else any_dtype_of(dtype)
+    value = any_array_of(fill_value, wanted, "full")
     return of_memory(np.full(shape, value, value.dtype))
 
 
@@ -148,7 +149,7 @@ def linspace(
 
 def _float(dtype: Any) -> Any:
     """NumPy's form of a dtype; float32 for None."""
-    return dtypes.dtype_of(dtypes.float32 if dtype is None else dtype).numpy
+    return any_dtype_of(dtypes.float32 if dtype is None else dtype).numpy
 
 
 __all__ = [

@@ -9,14 +9,15 @@ compiles nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from luminal.base.dtypes import DType, dtype_of
-from luminal.frontend.handle import is_tensor
+from luminal.base.complex_dtypes import ComplexDType, complex64, complex128
+from luminal.base.dtypes import DType, dtype_of, float64
+from luminal.frontend.handle import Pair, is_tensor
 from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import copied, topological
@@ -140,10 +141,81 @@ class Deferred:
         return self.tensor
 
 
+class DeferredPair:
+    """An array of complex numbers: computed, or as two values of floats that a chain records.
+
+    What a Deferred has it has too. `parts` of a computed one lie in its memory.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_parts", "is_private", "is_shared")
+
+    def __init__(
+        self,
+        array: Memory | None,
+        parts: tuple[Deferred, Deferred] | None = None,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        self._array, self._parts = array, parts
+        self.is_shared, self.is_private = is_shared, False
+
+    @property
+    def parts(self) -> tuple[Deferred, Deferred]:
+        """The real and the imaginary parts."""
+        if self._parts is None:
+            assert self._array is not None
+            real, imag = self._array.real, self._array.imag
+            self._parts = (
+                Deferred(real, is_shared=self.is_shared),
+                Deferred(imag, is_shared=self.is_shared),
+            )
+        return self._parts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.parts[0].shape if self._array is None else self._array.shape
+
+    @property
+    def dtype(self) -> ComplexDType:
+        return complex128 if self.parts[0].dtype is float64 else complex64
+
+    @property
+    def depth(self) -> int:
+        return max(part.depth for part in self.parts)
+
+    @property
+    def inputs(self) -> tuple[Memory, ...]:
+        return tuple(array for part in self.parts for array in part.inputs)
+
+    def array(self) -> Memory:
+        """The elements, computed now if they were not."""
+        if self._array is None:
+            _compute(*self.parts)
+            real, imag = (part.array() for part in self.parts)
+            self._array = np.empty(real.shape, self.dtype.numpy)
+            self._array.real, self._array.imag = real, imag
+            self._parts = None
+        return self._array
+
+    def within(self, chain: Chain) -> Any:
+        """The value as a ComplexTensor of `chain`."""
+        self.is_private = False
+        return Pair.kind(*(part.within(chain) for part in self.parts))
+
+
+Held = Deferred | DeferredPair
+
+
+def deferred_of(array: Memory, *, is_shared: bool = False) -> Held:
+    """The value that is this array; `is_shared` as of a Deferred."""
+    kind = DeferredPair if array.dtype.kind == "c" else Deferred
+    return kind(array, is_shared=is_shared)
+
+
 def record(
     function: Callable[[Sequence[Tensor]], Any],
-    operands: Sequence[Deferred],
-    wrap: Callable[[Deferred], Any],
+    operands: Sequence[Held],
+    wrap: Callable[[Held], Any],
 ) -> Any:
     """What `function` gives for the operands as Tensors, with `wrap(...)` in a Tensor's place.
 
@@ -153,10 +225,10 @@ def record(
     chain = current()
     tensors = [value.within(chain) for value in operands]
     with recording(chain):
-        leaves, tree = flatten(function(tensors))
+        leaves, tree = flatten(function(tensors), lambda x: isinstance(x, Pair))
     depth = 1 + max((value.depth for value in operands), default=0)
     inputs = _inputs_of(operands)
-    results = [_deferred(chain, x, depth, inputs) if is_tensor(x) else None for x in leaves]
+    results = [_held(chain, x, depth, inputs) for x in leaves]
     # Whoever else writes to that memory may do so at any time: what depends on it is not put off.
     if any(value.is_shared for value in operands):
         for value in results:
@@ -166,7 +238,7 @@ def record(
     return tree.build([x if value is None else wrap(value) for x, value in pairs])
 
 
-def _shorten(operands: Sequence[Deferred]) -> None:
+def _shorten(operands: Sequence[Held]) -> None:
     """Computes operands where what leads to them has grown long or wide."""
     is_long = any(operand.depth >= MAX_DEPTH for operand in operands)
     if is_long or len(_inputs_of(operands)) > MAX_INPUTS:
@@ -174,10 +246,18 @@ def _shorten(operands: Sequence[Deferred]) -> None:
             operand.array()
 
 
-def _inputs_of(operands: Iterable[Deferred]) -> tuple[Memory, ...]:
+def _inputs_of(operands: Iterable[Held]) -> tuple[Memory, ...]:
     """Every array that the operands are computed from, once."""
     # By identity, as arrays are not hashable, and two that are equal today are still two memories.
     return tuple({id(array): array for operand in operands for array in operand.inputs}.values())
+
+
+def _held(chain: Chain, x: Any, depth: int, inputs: tuple[Memory, ...]) -> Held | None:
+    """What stands for a result that is a Tensor or complex; None for others."""
+    if isinstance(x, Pair):
+        real, imag = (_deferred(chain, part, depth, inputs) for part in x.parts)
+        return DeferredPair(None, (real, imag))
+    return _deferred(chain, x, depth, inputs) if is_tensor(x) else None
 
 
 def _deferred(chain: Chain, x: Tensor, depth: int, inputs: tuple[Memory, ...]) -> Deferred:
@@ -190,19 +270,27 @@ def _deferred(chain: Chain, x: Tensor, depth: int, inputs: tuple[Memory, ...]) -
     return held
 
 
-def _compute(wanted: Deferred) -> None:
-    """One run for `wanted` and for all below it that is still held and not yet computed."""
-    assert wanted.tensor is not None
-    chain = wanted.tensor.graph
-    assert isinstance(chain, Chain)
-    value = _resumed(chain, wanted.tensor.value)
-    # Values that are still held would be asked for later: computed in the same run, they cost
-    # little now.
-    originals = {value: wanted}
-    for below in _values_below(value):
-        held = chain.held.get(below)
-        if held is not None and not held.is_computed:
-            originals.setdefault(below, held)
+def _compute(*values: Deferred) -> None:
+    """One run for these of one chain, and for all below that is still held and not yet computed."""
+    tensors = {value: value.tensor for value in values if value.tensor is not None}
+    wanted = {value: x for value, x in tensors.items() if not value.is_computed}
+    chains = {id(x.graph): x.graph for x in wanted.values()}
+    for chain in chains.values():
+        assert isinstance(chain, Chain)
+        _compute_in(chain, {v: x for v, x in wanted.items() if x.graph is chain})
+
+
+def _compute_in(chain: Chain, wanted: Mapping[Deferred, Tensor]) -> None:
+    originals: dict[Value, Deferred] = {}
+    for deferred, tensor in wanted.items():
+        value = _resumed(chain, tensor.value)
+        originals.setdefault(value, deferred)
+        # Values that are still held would be asked for later: computed in the same run, they cost
+        # little now.
+        for below in _values_below(value):
+            held = chain.held.get(below)
+            if held is not None and not held.is_computed:
+                originals.setdefault(below, held)
     arrays = programs.arrays(chain, [*originals])
     for held, array in zip(originals.values(), arrays, strict=True):
         held.computed(array)

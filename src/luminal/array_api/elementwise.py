@@ -11,6 +11,6 @@ for _place, _wrap in (
     ("promoted", _promoting),
     ("literal", _partial(_promoting, literal=True)),
 ):
-    globals().update({name: _wrap(f) for name, f in _offered(_place).items()})
+    globals().update({name: _wrap(f, name) for name, f in _offered(_place).items()})
 
 __all__ = sorted(_offered("array", "promoted", "literal"))

@@ -6,10 +6,11 @@ from typing import Any
 
 from luminal.array_api.data_types import of_kind
 from luminal.base import dtypes
+from luminal.base.complex_dtypes import COMPLEX, ComplexDType, complex64
 from luminal.base.dtypes import DType
 from luminal.frontend.foreign import check_device
 
-STANDARD = tuple(each for each in dtypes.ALL if not each.is_storage)
+STANDARD = (*(each for each in dtypes.ALL if not each.is_storage), *COMPLEX)
 """The dtypes that the standard names; float16 and bfloat16 are Luminal's own."""
 
 
@@ -28,17 +29,17 @@ class Info:
         """Always the CPU alone."""
         return ["cpu"]
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, DType | None]:
-        """The dtypes of what names none. There is no complex one."""
+    def default_dtypes(self, *, device: Any = None) -> dict[str, DType | ComplexDType]:
+        """The dtypes of what names none."""
         check_device("default_dtypes", device)
         return {
             "real floating": dtypes.float32,
-            "complex floating": None,
+            "complex floating": complex64,
             "integral": dtypes.int64,
             "indexing": dtypes.int64,
         }
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType | ComplexDType]:
         """Dtypes by name: all, those of a kind, or of several kinds."""
         check_device("dtypes", device)
         if kind is None:

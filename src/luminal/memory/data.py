@@ -64,6 +64,14 @@ def complex_array_of(data: Any, dtype: Any = None, name: str = "data") -> Array 
     return converted
 
 
+def any_array_of(data: Any, dtype: Any = None, name: str = "data") -> Array:
+    """What `array_of` gives, or where there are complex numbers, or their dtype is asked for, what
+    `complex_array_of` does.
+    """
+    numbers = complex_array_of(data, dtype, name)
+    return array_of(data, dtype, name) if numbers is None else numbers
+
+
 def _complex_dtype_in(data: Any) -> ComplexDType | None:
     """The dtype of complex numbers, of an array of them, or of lists of either; None of others."""
     if not isinstance(data, list | tuple):

@@ -36,7 +36,7 @@ from luminal.memory.arrays import (
     aligned_empty,
     aligned_zeros,
 )
-from luminal.memory.data import array_of, complex_array_of, shown_elements
+from luminal.memory.data import any_array_of, shown_elements
 from luminal.memory.part import Part
 from luminal.memory.row_order import Interleaved, PairsOf
 from luminal.memory.stored import stored_or_array
@@ -75,14 +75,6 @@ def _order_of(dtype: DType | ComplexDType) -> PairsOf | None:
     return PairsOf(dtype) if isinstance(dtype, ComplexDType) else None
 
 
-def _array_of(data: Any, dtype: DType | ComplexDType | None, name: str) -> Array:
-    """What `array_of` gives, of complex numbers too."""
-    numbers = complex_array_of(data, dtype, name)
-    if numbers is not None:
-        return numbers
-    return array_of(data, cast("DType | None", dtype), name)
-
-
 def _checked(
     what: str, array: Any, shape: tuple[int, ...], dtype: DType, part: Part | None = None
 ) -> Array:
@@ -90,7 +82,7 @@ def _checked(
     a file stays there.
     """
     if part is None:
-        checked = _array_of(array, dtype, what)
+        checked = any_array_of(array, dtype, what)
     else:
         checked = cast(Array, stored_or_array(array, dtype, what))
     if checked.shape != shape:
@@ -381,7 +373,7 @@ class State(_Held):
         return self.shape, self.dtype
 
     def _first(self, init: Any) -> Array:
-        first = _array_of(init, self.dtype, f"{self.name}: init")
+        first = any_array_of(init, self.dtype, f"{self.name}: init")
         return first if first.ndim == 0 else _checked(self.name, first, *self._type).copy()
 
     def on(self, space: MemorySpace[B]) -> B:
@@ -520,7 +512,7 @@ class Parameter(_Held):
         wanted = None if dtype is None else any_dtype_of(dtype)
         value = None
         if not isinstance(shape_or_data, tuple):
-            value = _array_of(shape_or_data, wanted, self.name)
+            value = any_array_of(shape_or_data, wanted, self.name)
             shape_or_data, wanted = value.shape, any_dtype_of(value)
         self.dtype = wanted or dtypes.float32
         self.order = _order_of(self.dtype)
