@@ -287,11 +287,9 @@ def _elements(row: Row, dtype: str) -> st.SearchStrategy[Any]:
 def test_hypothesis_draws_our_arrays(data: st.DataObject) -> None:
     """Its strategies for the standard make arrays with our functions, and read our limits."""
     drawn = make_strategies_namespace(xp, api_version="2024.12")
-    x = data.draw(
-        drawn.arrays(drawn.boolean_dtypes() | drawn.numeric_dtypes(), drawn.array_shapes())
-    )
+    kinds = drawn.boolean_dtypes() | drawn.numeric_dtypes()
+    x = data.draw(drawn.arrays(kinds, drawn.array_shapes()))
     key = data.draw(drawn.indices(x.shape, allow_newaxis=True))
     assert isinstance(x, xp.Array)
-    assert np.array_equal(
-        x[key], np.asarray(x)[key], equal_nan=x.dtype.kind in ("float", "complex")
-    )
+    has_nan = x.dtype.kind in ("float", "complex")
+    assert np.array_equal(x[key], np.asarray(x)[key], equal_nan=has_nan)

@@ -57,6 +57,9 @@ FUNCTIONS: dict[str, Case] = {
     "tensordot": lambda n, a, b, x: n.tensordot(a, x, axes=([1], [1])),
     "outer": lambda n, a, b, x: n.linalg.outer(a[0], b[1]) + n.linalg.outer(a[0], x[1]),
     "norms": lambda n, a, b, x: n.linalg.vector_norm(a, axis=1) + n.linalg.vector_norm(b),
+    "truth": lambda n, a, b, x: n.any(a, axis=0) & n.all(b * 0) | (n.count_nonzero(a) > 5),
+    "rounded": lambda n, a, b, x: n.round(a * 3),
+    "grids": lambda n, a, b, x: n.meshgrid(a[0], x[0])[0] * n.broadcast_arrays(x[0], a[1])[0],
     "traces": lambda n, a, b, x: n.linalg.trace(a) + n.linalg.diagonal(b)[0],
     "indexed": lambda n, a, b, x: a[1:, ::2] + b[x > 5][:1].sum() if n is np else a[1:, ::2],
     "made": lambda n, a, b, x: n.zeros_like(a) + n.ones((3, 4), dtype=a.dtype) + n.full_like(b, 1j),
@@ -199,5 +202,10 @@ def test_dtypes_and_numbers() -> None:
         xp.astype(z, xp.float32)
     with pytest.raises(lm.DTypeError, match="argmax: takes real Tensors, got a ComplexTensor"):
         xp.argmax(z)
+    assert xp.broadcast_arrays(z, xp.ones(2))[1].dtype is xp.float32
+    assert xp.meshgrid(z, xp.ones(2))[1].dtype is xp.float32
+    x, y = xp.asarray([1j, 2, 0]), xp.asarray([0, 1j, 1])
+    wanted = np.asarray([2, -1j, -1])  # as of real vectors, nothing is conjugated
+    assert np.allclose(np.asarray(xp.linalg.cross(x, y)), wanted)
     with pytest.raises(lm.DTypeError, match="less: takes real Tensors, got a ComplexTensor"):
         z < z  # noqa: B015

@@ -16,8 +16,8 @@ from luminal.frontend.movement.views import concat
 WHOLE = "a function of complex numbers"
 """The name of functions that take complex numbers by themselves."""
 LINEAR = frozenset(
-    "broadcast_arrays cumulative_sum expand_dims matrix_transpose meshgrid permute_dims take "
-    "take_along_axis unstack".split()
+    "cumulative_sum expand_dims matrix_transpose permute_dims round take take_along_axis "
+    "unstack".split()
 )
 """Functions of the standard that do the same to both parts, beside those of `luminal`."""
 
@@ -69,9 +69,33 @@ def _of_sizes(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, **options: function(abs(x), **options)
 
 
+def _of_truth(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What asks whether elements are 0."""
+    return lambda x, **options: function(x != 0, **options)
+
+
+def _each_in_its_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What moves several operands, of which real ones stay real."""
+
+    def called(*operands: Any, **options: Any) -> Any:
+        moved = linear(function, operands, options)
+        pairs = zip(operands, moved, strict=True)
+        return [z if isinstance(x, Pair) else z.real for x, z in pairs]
+
+    return called
+
+
+def _multiplying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is linear in both of two operands."""
+    return lambda x, y, **options: product(partial(function, **options), x, y)
+
+
 OWN: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "_astype": lambda function: cast,
     "_cast": lambda function: cast,
+    **dict.fromkeys(("all", "any", "count_nonzero"), _of_truth),
+    **dict.fromkeys(("broadcast_arrays", "meshgrid"), _each_in_its_dtype),
+    "cross": _multiplying,
     "prod": lambda function: _prod,
     "sign": lambda function: ComplexTensor.sgn,
     "vecdot": _conjugating,

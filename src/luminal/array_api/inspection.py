@@ -10,7 +10,10 @@ from luminal.base.complex_dtypes import COMPLEX, ComplexDType, complex64
 from luminal.base.dtypes import DType
 from luminal.frontend.foreign import check_device
 
-STANDARD = (*(each for each in dtypes.ALL if not each.is_storage), *COMPLEX)
+STANDARD: tuple[DType | ComplexDType, ...] = (
+    *(each for each in dtypes.ALL if not each.is_storage),
+    *COMPLEX,
+)
 """The dtypes that the standard names; float16 and bfloat16 are Luminal's own."""
 
 

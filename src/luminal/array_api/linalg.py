@@ -18,7 +18,7 @@ from luminal.frontend.movement import padding, views
 from luminal.frontend.reduce.reductions import Dims
 from luminal.frontend.tensor import Tensor
 
-cross = promoting(lambda x, y, /, *, axis=-1: products.cross(x, y, axis))
+cross = promoting(lambda x, y, /, *, axis=-1: products.cross(x, y, axis), "cross")
 det = of_arrays(decompositions.det)
 eigh = of_arrays(decompositions.eigh)
 eigvalsh = of_arrays(decompositions.eigvalsh)
