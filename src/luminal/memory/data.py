@@ -47,8 +47,8 @@ def array_of(data: Any, dtype: DType | None = None, name: str = "data") -> Array
 def complex_array_of(data: Any, dtype: Any = None, name: str = "data") -> Array | None:
     """`data` as an array of complex numbers, where it has such or `dtype` is theirs; else None.
 
-    Real numbers have imaginary parts of 0. Raises DTypeError for what is not made of numbers, and
-    for integers that a float does not hold.
+    It is a view where it can be one. Real numbers have imaginary parts of 0. Raises DTypeError for
+    what is not made of numbers, and for integers that a float does not hold.
     """
     kind = complex_dtype_of(dtype) if dtype is not None else _complex_dtype_in(data)
     if kind is None:
@@ -58,6 +58,8 @@ def complex_array_of(data: Any, dtype: Any = None, name: str = "data") -> Array 
     array = np.asarray(imported(name, data) if hasattr(data, "__dlpack__") else data)
     if array.dtype.kind not in "biufc":
         raise DTypeError(f"{name}: {_shown(data)} is not made of numbers; pass complex numbers")
+    if array.dtype == kind.numpy:
+        return array
     converted = kind.rounded(array)
     if array.dtype.kind in "iu" and not np.array_equal(converted.real, array):
         raise DTypeError(f"{name}: {_shown(data)} does not fit {kind.name}; cast it")
