@@ -71,11 +71,11 @@ def test_it_builds_without_a_warning_and_asks_nobody(tmp_path: Path) -> None:
         )
         assert loaded == [], page
     if browser.PROGRAM is not None:
-        assert "serving.html" in found_first(tmp_path, "prometheus")
+        assert "Prometheus" in found_first(tmp_path, "prometheus").read_text("utf-8")
 
 
-def found_first(site: Path, words: str) -> str:
-    """What the search of a site that lies in a folder gives first."""
+def found_first(site: Path, words: str) -> Path:
+    """The page that the search of a site that lies in a folder gives first."""
     with browser.opened((site / "index.html").as_uri()) as page:
         field = "document.querySelector('.md-search__input')"
         page.value("document.querySelector('#__search').click()")
@@ -85,4 +85,4 @@ def found_first(site: Path, words: str) -> str:
         first = "document.querySelector('.md-search-result__link')"
         page.wait(f"{first} !== null")
         assert page.errors == []
-        return str(page.value(f"{first}.href"))
+        return Path(page.value(f"new URL({first}.href).pathname"))
