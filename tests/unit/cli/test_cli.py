@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
     """Run the command in this process; its exit status, or the message it exits with."""
     monkeypatch.setattr(sys, "argv", ["luminal", *arguments])
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None)  # as a script, not -m pytest
     with pytest.raises(SystemExit) as caught:
         main()
     return caught.value.code
