@@ -55,7 +55,9 @@ def complex_array_of(data: Any, dtype: Any = None, name: str = "data") -> Array 
         return None
     if hasattr(data, "resolve_conj"):  # PyTorch's conjugates have the memory of what they are of
         data = data.resolve_conj()
-    array = np.asarray(imported(name, data) if hasattr(data, "__dlpack__") else data)
+    # NumPy's own DLPack refuses bytes of the other order.
+    foreign = hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray)
+    array = np.asarray(imported(name, data) if foreign else data)
     if array.dtype.kind not in "biufc":
         raise DTypeError(f"{name}: {_shown(data)} is not made of numbers; pass complex numbers")
     if array.dtype == kind.numpy:

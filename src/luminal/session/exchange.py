@@ -16,7 +16,7 @@ from luminal.base.errors import DTypeError
 from luminal.frontend.foreign import placed
 from luminal.frontend.handle import is_tensor, value_of
 from luminal.frontend.tensor import Tensor
-from luminal.memory.data import array_of
+from luminal.memory.data import Array, array_of, complex_array_of
 from luminal.memory.dlpack import Holder
 from luminal.session.default_graph import tensor
 
@@ -30,7 +30,7 @@ def from_dlpack(x: Any) -> Tensor:
     if not hasattr(x, "__dlpack__"):
         kind = type(x).__name__
         raise DTypeError(f"from_dlpack: a {kind} has no __dlpack__; for lists there is lm.tensor")
-    return x if is_tensor(x) else tensor(array_of(x, None, "from_dlpack"), copy=False)
+    return x if is_tensor(x) else tensor(_array("from_dlpack", x), copy=False)
 
 
 def to_dlpack(x: Any) -> Holder:
@@ -47,11 +47,18 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     data = value_of(data)
     if is_tensor(data):
         return data if dtype is None else data.cast(dtype)
-    wanted = None if dtype is None else dtypes.dtype_of(dtype)
-    return tensor(array_of(data, wanted, "as_tensor"), copy=False)
+    return tensor(_array("as_tensor", data, dtype), copy=False)
 
 
 asarray = as_tensor
+
+
+def _array(what: str, data: Any, dtype: Any = None) -> Array:
+    """An array of real or of complex numbers, in `dtype`, if one is given."""
+    numbers = complex_array_of(data, dtype, what)
+    if numbers is not None:
+        return numbers
+    return array_of(data, None if dtype is None else dtypes.dtype_of(dtype), what)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:

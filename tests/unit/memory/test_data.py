@@ -364,3 +364,22 @@ def test_dtypes_of_torch_are_taken_by_name() -> None:
     assert cx.tensor((2,), torch.complex64).dtype is lm.complex64
     with pytest.raises(lm.DTypeError, match="complex32 is not an element type"):
         cx.tensor((2,), torch.complex32)
+
+
+def test_complex_numbers_come_in_by_every_name() -> None:
+    ours: Any = lm
+    a = np.array([1 + 2j, 3j], np.complex64)
+    for z in (
+        ours.tensor(a),
+        ours.tensor(a.astype(">c8")),
+        ours.from_numpy(a),
+        ours.from_dlpack(a),
+        ours.as_tensor(a),
+        ours.as_tensor(torch.tensor(a).conj()).conj(),
+        ours.as_tensor([1 + 2j, 3j]),
+        ours.asarray(a.astype(np.complex128), dtype=lm.complex64),
+    ):
+        found = z.numpy()
+        assert found.dtype == a.dtype
+        np.testing.assert_array_equal(found, a)
+    assert ours.as_tensor([1, 2], dtype="complex128").dtype is lm.complex128
