@@ -230,3 +230,36 @@ def test_complex_numbers_pass_through_trees() -> None:
     assert 0.95 < np.var(drawn) < 1.05
     assert 0.47 < np.var(drawn.imag) < 0.53
     assert lm.rand(2, dtype=lm.complex128).numpy().imag.min() > 0
+
+
+def test_gradients_in_complex_tensors() -> None:
+    """Also where views of the numbers are read, which are views of the pairs that they lie in."""
+
+    def loss(library: Any, z: Any) -> Any:
+        return (library.abs(z[1:] * 2 + z[:1]) ** 2).sum() + (z.T.real * z.imag).sum()
+
+    data = numbers(4, 4)
+    given = torch.tensor(data, requires_grad=True)
+    loss(torch, given).backward()
+    expected = given.grad.numpy()
+    z = lm.tensor(data).requires_grad_()
+    assert z.grad is None
+    of_loss = loss(lm, z)
+    (found,) = lm.grad(of_loss, [z])
+    of_loss.backward()
+    cx = lm.Graph()
+    x = cx.tensor((4, 4), lm.complex64, name="x")
+    lm.view_as_real(lm.grad(loss(lm, x), x)).output("g")
+    pairs = lm.compile(cx)({"x": data.view(np.float32).reshape(4, 4, 2)})["g"]
+    for gradient in found.numpy(), z.grad.numpy(), pairs.view(np.complex64)[..., 0]:
+        close_to_greatest(gradient, expected, 1e-5)
+    assert (z * 2).grad is None
+    assert z.T.grad is None
+    assert lm.complex(z.imag, z.real).grad is None
+
+
+def test_real_numbers_of_half_precision_to_a_complex_power() -> None:
+    x, z = rng.uniform(0.5, 3, 5).astype(np.float16), numbers(5)
+    found = lm.tensor(x) ** lm.tensor(z)
+    assert found.dtype is lm.complex64
+    close_to_greatest(found.numpy(), x.astype(np.float64) ** z.astype(np.complex128), 1e-5)

@@ -68,20 +68,11 @@ def command(
         if export.suffix != ".html":
             raise InputError(f"viz: --export {export}: takes a name that ends in .html")
         check_can_be_written("viz: --export", export)
-    *before, target = targets
-    if before and (len(before) > 1 or not all(name.endswith(".trace") for name in targets)):
-        raise InputError(
-            f"viz: {' '.join(targets)}: takes one target, or two traces to see beside each other"
-        )
+    *before, target = _checked(targets)
     asked = _Asked(
         target, backend, mode, dict(interval("viz", text) for text in dims or []), profile
     )
     path = Path(target)
-    if path.suffix == ".sqlite3":
-        raise InputError(
-            f"viz: {target}: a database of searches has no graph to show; luminal viz TARGET "
-            "--mode 60s shows what a search decided for TARGET, or what it decided before"
-        )
     if path.suffix == ".onnx":
         document = _of_onnx(asked, dims or [])
     elif path.suffix == ".trace":
@@ -95,6 +86,22 @@ def command(
     from luminal.viz.show import show
 
     show(document, export, port, browser)
+
+
+def _checked(targets: list[str]) -> list[str]:
+    """One target, or two traces. Raises InputError for others."""
+    if len(targets) > 1 and (
+        len(targets) > 2 or not all(name.endswith(".trace") for name in targets)
+    ):
+        raise InputError(
+            f"viz: {' '.join(targets)}: takes one target, or two traces to see beside each other"
+        )
+    if targets[-1].endswith(".sqlite3"):
+        raise InputError(
+            f"viz: {targets[-1]}: a database of searches has no graph to show; luminal viz TARGET "
+            "--mode 60s shows what a search decided for TARGET, or what it decided before"
+        )
+    return targets
 
 
 class _Asked(NamedTuple):

@@ -127,6 +127,27 @@ class ComplexTensor(Pair):
         """False: complex numbers are no floats."""
         return False
 
+    # --- derivatives
+
+    def requires_grad_(self, requires_grad: bool = True) -> ComplexTensor:
+        """This itself: `backward` finds gradients of all inputs, `lm.grad` of what it is told. See
+        `Tensor.requires_grad_`.
+        """
+        for part in self.parts:
+            part.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def grad(self) -> Any:
+        """The gradient that `backward` has found so far, of an input or a Parameter; else None."""
+        views = [_unmarked(part.value) for part in self.parts]
+        pairs = self.graph.wrap(views[0].node.args[0]) if views[0].node.args else None
+        # Of a leaf both are what `_paired` records of it.
+        if pairs is None or [part.value for part in pairs._paired().parts] != views:
+            return None
+        gradient = pairs.grad
+        return gradient._paired() if is_tensor(gradient) else gradient
+
     def __len__(self) -> int:
         return len(self.real)
 
@@ -383,6 +404,13 @@ _OPERATORS = {
 }  # fmt: skip
 
 
+def _unmarked(value: Any) -> Any:
+    """What `requires_grad_` has made a value of its own."""
+    while value.node.op.name == "Detach":
+        value = value.node.args[0]
+    return value
+
+
 def as_complex(x: Any, like: ComplexTensor) -> ComplexTensor:
     """A number, an array or a Tensor as a ComplexTensor beside `like`."""
     if isinstance(x, ComplexTensor):
@@ -394,7 +422,9 @@ def as_complex(x: Any, like: ComplexTensor) -> ComplexTensor:
         x = x.as_tensor()
         if isinstance(x, ComplexTensor):
             return x
-    real = x if is_tensor(x) else graph.constant(x, like.real.dtype)
+    # Functions of it are computed in its dtype, which is the result's.
+    dtype = like.real.dtype
+    real = x.cast(dtypes.promote(x.dtype, dtype)) if is_tensor(x) else graph.constant(x, dtype)
     return ComplexTensor(real, creation.zeros_like(real))
 
 

@@ -201,7 +201,9 @@ class Recorder:
         Shapes hold ints, names of dims, Expressions. The default dtype is float32, or the data's.
         """
         if (pairs := self._complex_input(shape_or_data, dtype)) is not None:
-            return self.tensor(*pairs, name, copy=copy)._paired()  # type: ignore[no-any-return]
+            z = self.tensor(*pairs, name, copy=copy)._paired()
+            # Views of a part would be views of the pairs, and derivatives not know the part.
+            return z.requires_grad_()  # type: ignore[no-any-return]
         wanted = None if dtype is None else dtypes.dtype_of(dtype)
         name = self._leaf_name(name, "in")
         if isinstance(shape_or_data, tuple):

@@ -171,9 +171,8 @@ class Builder:
         node = self._interned.get(key)
         if node is None:
             op = ops.OPS[name]
-            recorded = (
-                like.recorded if isinstance(like, Node) else like or self.now or self._recorded()
-            )
+            origin = like or self.now or self._recorded()
+            recorded = origin.recorded if isinstance(origin, Node) else origin
             node = Node(op, key[1], attrs, ops.infer(op, args, attrs), recorded)
             self._interned[key] = node
         return node

@@ -133,9 +133,7 @@ def _leaf_declared(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, 
     return (type_of(attrs.shape, attrs.dtype),)
 
 
-def _leaf_held(
-    args: Sequence[TensorType], attrs: WeightAttrs | StateAttrs
-) -> tuple[TensorType, ...]:
+def _leaf_held(args: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
     owner = attrs.parameter if isinstance(attrs, WeightAttrs) else attrs.state
     shape, dtype = owner.memory_type
     return (type_of(tuple(map(const, shape)), dtype),)
@@ -287,8 +285,8 @@ def _row(
 # steps write the machine's own instruction again where it has one.
 _TABLE = (
     _row("Input",      "leaf",    0, ANY,      _leaf_declared, None, InputAttrs),
-    _row("Weight",     "leaf",    0, ANY,      _leaf_held,   None, WeightAttrs),
-    _row("State",      "leaf",    0, ANY,      _leaf_held,    None, StateAttrs),
+    _row("Weight",     "leaf",    0, ANY,      _leaf_held,     None, WeightAttrs),
+    _row("State",      "leaf",    0, ANY,      _leaf_held,     None, StateAttrs),
     _row("Constant",   "leaf",    0, ANY,      _leaf_constant, semantics.constant, ConstantAttrs),
     _row("Iota",       "leaf",    0, ANY,      _leaf_declared, semantics.iota, IotaAttrs),
 

@@ -105,13 +105,11 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
     met = enlarged(spelled, costs.windows, numerics)
     tiled = winograd(met, costs.tiles) if numerics.allows(DOMAIN) else met
-    apart = separable(tiled, costs.windows, numerics)
-    laid = pictures(apart, costs.windows)
+    laid = pictures(separable(tiled, costs.windows, numerics), costs.windows)
     scanned = sorts_in_blocks(scans_in_blocks(laid, costs.shares, numerics), costs.shares)
     chunked = split_cascades(private_sums(scanned, costs.shares, numerics), costs, numerics)
-    cut = split_reductions(chunked, costs, numerics)
-    paired = pairs_side_by_side(scaled_whole(cut, costs), costs)
-    scaled = scales_after_products(paired, costs, numerics)
+    whole = scaled_whole(split_reductions(chunked, costs, numerics), costs)
+    scaled = scales_after_products(pairs_side_by_side(whole, costs), costs, numerics)
     return shared_quotients(scaled, costs) if numerics.allows(ROUNDING) else scaled
 
 
