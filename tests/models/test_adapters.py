@@ -348,6 +348,7 @@ def test_adapters_of_models_that_see_have_the_names_of_modules(tmp_path: Path, n
     wanted = load_checkpoint(tmp_path / "merged").tensors
     assert found.keys() == wanted.keys()
     for tensor, array in wanted.items():
+        # A product of two ranks and a sum, each rounded once.
         np.testing.assert_allclose(found[tensor], array, rtol=1e-6, atol=1e-6, err_msg=tensor)
     with pytest.raises(LoadError, match="which the language model does not read, so it cannot"):
         lm.models.load(tmp_path, backend="reference", adapters={"a": folder})

@@ -242,7 +242,7 @@ def test_gradients_in_complex_tensors() -> None:
     given = torch.tensor(data, requires_grad=True)
     loss(torch, given).backward()
     expected = given.grad.numpy()
-    z = lm.tensor(data).requires_grad_()
+    z: Any = lm.tensor(data).requires_grad_()
     assert z.grad is None
     of_loss = loss(lm, z)
     (found,) = lm.grad(of_loss, [z])
@@ -260,6 +260,6 @@ def test_gradients_in_complex_tensors() -> None:
 
 def test_real_numbers_of_half_precision_to_a_complex_power() -> None:
     x, z = rng.uniform(0.5, 3, 5).astype(np.float16), numbers(5)
-    found = lm.tensor(x) ** lm.tensor(z)
+    found: Any = lm.tensor(x) ** lm.tensor(z)
     assert found.dtype is lm.complex64
     close_to_greatest(found.numpy(), x.astype(np.float64) ** z.astype(np.complex128), 1e-5)
