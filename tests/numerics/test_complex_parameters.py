@@ -243,7 +243,7 @@ def test_gradients_in_complex_tensors() -> None:
     loss(torch, given).backward()
     expected = given.grad.numpy()
     z: Any = lm.tensor(data).requires_grad_()
-    assert z.grad is None
+    assert z.requires_grad_().grad is None
     of_loss = loss(lm, z)
     (found,) = lm.grad(of_loss, [z])
     of_loss.backward()
