@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from luminal.base import dtypes
+from luminal.base.complex_dtypes import ComplexDType, complex64, complex128
 from luminal.base.dtypes import DType
-from luminal.frontend.complex import ComplexDType, complex64, complex128
 from luminal.torch_backend.errors import UnsupportedError
 
 _OF_TORCH: dict[torch.dtype, DType] = {getattr(torch, each.name): each for each in dtypes.ALL}

@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any
 
 import luminal as lm
-from luminal.frontend.complex import ComplexDType, ComplexTensor, as_complex, joined, part_of
+from luminal.base.complex_dtypes import ComplexDType
+from luminal.frontend.complex import ComplexTensor, as_complex, joined, part_of
 from luminal.frontend.handle import is_tensor
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops import registry

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from luminal.base.complex_dtypes import ComplexDType
 from luminal.base.dtypes import DType
-from luminal.frontend.complex import ComplexDType
 from luminal.shape.expression import Expression
 from luminal.torch_backend.errors import UnsupportedError
 
