@@ -1,8 +1,8 @@
 """Integer inputs that serve as indices: found in the graph, checked before a run as NumPy would.
 
 The frontend records an index `x` into an extent n as `Select(x < 0, x + n, x)`, so that negative
-indices count from the end. Where that x is an Input (through casts and views), every index of it
-must lie in [-n, n).
+indices count from the end, and one without a sign as it is. Where that x is an Input (through casts
+and views), every index of it must lie in [-n, n).
 """
 
 from __future__ import annotations
@@ -110,12 +110,13 @@ def index_use(index: Value, extent: Expression) -> IndexInput | None:
 
 
 def _wrapped(value: Value) -> Value | None:
-    """The x of `Select(x < 0, x + n, x)`, seen through casts and views."""
-    while value.node.op.name in ("Cast", "View"):
-        value = value.node.args[0]
-    if value.node.op.name != "Select":
-        return None
-    condition, shifted, x = value.node.args
+    """The x of `Select(x < 0, x + n, x)`, or one without a sign, seen through casts and views."""
+    below = value
+    while below.node.op.name in ("Cast", "View"):
+        below = below.node.args[0]
+    if below.node.op.name != "Select":
+        return value if below.dtype.kind == "uint" else None
+    condition, shifted, x = below.node.args
     # The frontend records this form and no other, and interning makes its three `x` one value. What
     # a user wrote by hand in another form wraps nothing, and so promises nothing to check.
     is_wrap = (

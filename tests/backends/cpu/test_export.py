@@ -233,17 +233,20 @@ def test_wrong_indices_of_two_dtypes_are_named(tmp_path: Path) -> None:
     small = cx.tensor((3,), "uint8", name="small").cast("int64")
     table.take(small).output("y")
     table.take(cx.tensor((3,), "int8", name="100%sure")).output("z")  # a name as printf's formats
+    table.take(cx.tensor((3,), "uint16", name="plain")).output("plain")  # nothing is wrapped
     exe = lm.compile(cx)
     program = lm.load_exported(exe.export(tmp_path / "take.lum"))
     fine = np.array([6, 1, 0])
-    for small, sure in ((200, 0), (0, 7), (0, -128), (7, 7)):
+    for small, sure, plain in ((200, 0, 0), (0, 7, 0), (0, -128, 0), (7, 7, 0), (0, 0, 7)):
         given = {"small": np.uint8([6, small, 0]), "100%sure": np.int8([1, 1, sure])}
+        given["plain"] = np.uint16([plain, 6, 6])
         with pytest.raises(lm.InputError, match="out of range for an extent of 7") as live:
             exe(given)
         with pytest.raises(lm.InputError) as error:
             program(given)
         assert str(error.value) == str(live.value)
-    assert np.array_equal(program({"small": fine, "100%sure": fine})["y"], fine)
+    given = {"small": fine, "100%sure": fine, "plain": fine}
+    assert all(np.array_equal(found, fine) for found in program(given).values())
 
 
 def test_a_file_that_is_replaced(tmp_path: Path) -> None:
