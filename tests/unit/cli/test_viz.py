@@ -11,7 +11,7 @@ import pytest
 
 from luminal.cli import main
 from luminal.models import SHIPPED
-from tests.unit.cli.test_profile import written
+from tests.unit.cli.traces import written
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:

@@ -70,7 +70,7 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
 def _relatives(name: str) -> str:
     """The supported names of one family, which begin with the same word: "Qwen" or "Mistral"."""
     supported = (
-        *sorted(record.name for record in records()),
+        *sorted({record.name for record in records()}),
         *lazy.found("luminal.models.families:FAMILIES"),
     )
     family = _family(name)
