@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from luminal.base.complex_dtypes import ComplexDType
 from luminal.base.dtypes import DType
 from luminal.base.errors import LoadError
-from luminal.memory.data import array_of
+from luminal.memory.data import any_array_of
 
 Array = np.ndarray[Any, Any]
 Block = tuple[tuple[int, ...], Array]
@@ -75,8 +76,8 @@ def _minus(ends: Sequence[int], begins: Sequence[int]) -> list[int]:
     return [end - begin for end, begin in zip(ends, begins, strict=True)]
 
 
-def stored_or_array(data: Any, dtype: DType, name: str) -> Array | Stored:
-    """Gives what `array_of` gives, but leaves an array of this dtype in its files."""
+def stored_or_array(data: Any, dtype: DType | ComplexDType, name: str) -> Array | Stored:
+    """Gives what `any_array_of` gives, but leaves an array of this dtype in its files."""
     if isinstance(data, Stored) and data.dtype == dtype.numpy:
         return data
-    return array_of(data, dtype, name)
+    return any_array_of(data, dtype, name)

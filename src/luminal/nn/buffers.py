@@ -6,14 +6,13 @@ from typing import Any
 
 from luminal.base.errors import InputError
 from luminal.frontend.handle import Pair, is_tensor
-from luminal.memory.data import array_of, complex_array_of, is_array
+from luminal.memory.data import any_array_of, is_array
 from luminal.memory.state import State
 
 
 def made(value: Any, name: str, persistent: bool) -> State:
     """A State of this value; one not `persistent` is no part of files."""
-    numbers = complex_array_of(value, None, name)
-    array = array_of(value, None, name) if numbers is None else numbers
+    array = any_array_of(value, None, name)
     state = State(array.shape, array.dtype, array, name)
     state.persistent = persistent
     return state
@@ -35,8 +34,7 @@ def assigned(held: State, value: Any, owner: str, name: str) -> State:
             f"{owner}.{name} is a State, got a {type(value).__name__}; write "
             f"self.{name}.set(value), or give it an nn.Parameter or lm.State"
         )
-    numbers = complex_array_of(value, None, name)
-    array = array_of(value, None, name) if numbers is None else numbers
+    array = any_array_of(value, None, name)
     if (array.shape, array.dtype) != (held.shape, held.dtype.numpy):
         return made(array, held.name, held.persistent)
     held.set(array)

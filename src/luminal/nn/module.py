@@ -39,7 +39,7 @@ from luminal.frontend.graph import Recorder, parameter_names, recording_into
 from luminal.frontend.handle import Array, Pair, describe, is_tensor
 from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.tensor import Tensor
-from luminal.memory.data import array_of, complex_array_of
+from luminal.memory.data import array_of
 from luminal.memory.row_order import StoredRows
 from luminal.memory.state import Parameter, State
 from luminal.memory.stored import Stored, stored_or_array
@@ -704,15 +704,10 @@ def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | 
     if adopt_dtype and isinstance(value, StoredRows):
         return value
     try:
-        complexes = complex_array_of(value, held.dtype, path) if held.is_paired else None
+        # Complex numbers stay such: another dtype has another memory.
+        is_adopted = adopt_dtype and not held.is_paired
         array = (
-            complexes
-            if complexes is not None
-            else (
-                array_of(value, None, path)
-                if adopt_dtype
-                else stored_or_array(value, held.dtype, path)
-            )
+            array_of(value, None, path) if is_adopted else stored_or_array(value, held.dtype, path)
         )
     except DTypeError as error:
         raise LoadError(str(error)) from None

@@ -15,7 +15,7 @@ from luminal.base import garbage
 from luminal.base.dtypes import bool_, float32, int64
 from luminal.base.errors import GraphError, InputError
 from luminal.frontend.foreign import absent
-from luminal.frontend.handle import Pair, is_tensor, work_dtype
+from luminal.frontend.handle import Pair, is_tensor
 from luminal.frontend.matrices.matmul import keeps
 from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.pointwise.binary import where
@@ -283,8 +283,7 @@ class Optimizer(ABC):
         ]
 
     def _slot(self, p: Parameter, name: str, first: float) -> State:
-        dtype = p.dtype if p.is_paired else work_dtype(p.dtype)
-        state = State(p.shape, dtype, first, f"{self.names[p]}.{name}")
+        state = State(p.shape, saved.slot_dtype(p), first, f"{self.names[p]}.{name}")
         state.follows = p
         return state
 

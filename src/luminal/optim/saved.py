@@ -9,7 +9,6 @@ import numpy as np
 
 from luminal.base.errors import InputError, LoadError, LuminalError
 from luminal.frontend.handle import work_dtype
-from luminal.memory.data import complex_array_of
 from luminal.memory.state import Parameter, State
 from luminal.memory.stored import stored_or_array
 from luminal.optim.ranges import AT_LEAST_0_INT, check
@@ -154,18 +153,18 @@ def _values(optimizer: Optimizer, group: Group, p: Parameter, entry: Mapping[str
         values[name] = type(first)(number.item())
     for name in slots:
         try:
-            numbers = complex_array_of(entry[name], p.dtype, name) if p.is_paired else None
-            values[name] = (
-                stored_or_array(entry[name], work_dtype(p.dtype), name)
-                if numbers is None
-                else numbers
-            )
+            values[name] = stored_or_array(entry[name], slot_dtype(p), name)
         except LuminalError as error:
             raise LoadError(f"{what}: {error}") from None
         if values[name].shape != p.shape:
             got = values[name].shape
             raise LoadError(f"{what}: {name} has the shape {got}, the parameter {p.shape}")
     return values
+
+
+def slot_dtype(p: Parameter) -> Any:
+    """The dtype of what an optimizer keeps for each element of a parameter."""
+    return p.dtype if p.is_paired else work_dtype(p.dtype)
 
 
 def _shared_key(optimizer: Optimizer, group: Group, values: Values) -> tuple[Any, ...]:
