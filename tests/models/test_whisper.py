@@ -157,13 +157,31 @@ def test_kinds_of_samples(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, SOUND.astype(np.float32))
 
 
-@pytest.mark.parametrize("size", [0, 2**32 - 1])
+@pytest.mark.parametrize("size", [0, 0x7FFF_FFFF - 36, 2**32 - 1])
 def test_recordings_that_have_not_ended(size: int, tmp_path: Path) -> None:
     kind, bits, samples = SAMPLES["int16"]
     data = riff(kind, 1, 8000, bits, samples)
     place = data.index(b"data") + 4
     (tmp_path / "a.wav").write_bytes(data[:place] + struct.pack("<I", size) + data[place + 4 :])
     np.testing.assert_array_equal(read_wav(tmp_path / "a.wav")[0], SOUND.astype(np.float32))
+
+
+def test_samples_that_are_cut_off(tmp_path: Path) -> None:
+    """What is there is read, and told is how much that is; a padding byte too few is nothing."""
+    kind, bits, samples = SAMPLES["int16"]
+    whole = riff(kind, 1, 8000, bits, samples * 8000)
+    path = tmp_path / "a.wav"
+    path.write_bytes(whole[:-20_000])
+    message = (
+        r"a\.wav: its header says 80000 bytes of samples, 5\.00 s, and 60000 are there, 3\.75 s: "
+        "the file is cut off"
+    )
+    with pytest.warns(UserWarning, match=message):
+        found, _ = read_wav(path)
+    np.testing.assert_array_equal(found, np.tile(SOUND, 8000)[:30_000].astype(np.float32))
+    kind, bits, samples = SAMPLES["bytes"]
+    path.write_bytes(riff(kind, 1, 8000, bits, samples)[:-1])
+    assert len(read_wav(path)[0]) == 5
 
 
 def test_channels_are_mixed(tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ def asked(served: Reading, file: bytes, task: str = "transcriptions", **fields: 
     return asyncio.run(ask())
 
 
+def test_a_file_that_is_cut_off_is_refused(speech: Reading) -> None:
+    """A client hears of no warning."""
+    answer = asked(speech, wav()[:-100])
+    assert answer.status_code == 400
+    assert "file: file: its header says 41600 bytes of samples, 1.30 s, and 41500" in answer.text
+
+
 def test_all_forms(speech: Reading) -> None:
     file = wav(0.9)
     model: Any = speech.model

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import warnings
+from collections.abc import Callable
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,9 @@ _DTYPES = {
 }
 """Format and bits: the dtype, the value of silence, that of full scale."""
 
+_OPEN = 0x7FFF_0000
+"""From here on a size stands for one that was not known when the header was written, as 0 does:
+programs that write into a pipe give the most that they can, of 31 bits or of 32."""
 _MOST_RATE = 1_000_000  # of a damaged file: sound has less than 400 kHz
 _ZERO_CROSSINGS = 32  # of the sinc on either side: the stop band lies below the noise of 16 bits
 _BLOCK = 16384  # outputs at once: NumPy may copy the windows of all
@@ -35,25 +40,33 @@ _BETA = 9.0  # of the Kaiser window: about 90 dB
 def read_wav(path: Path) -> tuple[Array, int]:
     """Samples (count,) in float32 from -1 to 1, the mean of all channels, and how many a second.
 
-    What is there of samples that are cut off is read. Raises LoadError for a file that is no WAVE,
-    ends before its samples, is compressed, or has samples that are no finite numbers.
+    Of samples that are cut off what is there is read, with a warning that names both lengths.
+    Raises LoadError for a file that is no WAVE, ends before its samples, is compressed, or has
+    samples that are no finite numbers.
     """
     with open_file(path) as file:
         return wav_of(file.read(), path)
 
 
-def wav_of(data: bytes, path: Path) -> tuple[Array, int]:
-    """What `read_wav` gives, of the bytes of a file; `path` is for messages."""
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=5)  # whoever called what reads sound
+
+
+def wav_of(data: bytes, path: Path, told: Callable[[str], None] = _warn) -> tuple[Array, int]:
+    """What `read_wav` gives, of the bytes of a file; `path` is for messages. `told` is called
+    where samples are cut off.
+    """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise LoadError(f"{path}: no WAVE file; convert it to one (16 bits, any rate)")
-    layout, samples, place = None, None, 12
+    layout, samples, place, size = None, None, 12, 0
     while samples is None and place + 8 <= len(data):
         name, size = data[place : place + 4], int.from_bytes(data[place + 4 : place + 8], "little")
         body = data[place + 8 : place + 8 + size]
         if name == b"fmt ":
             layout = _layout(body, path)
         elif name == b"data":
-            samples = body if size else data[place + 8 :]  # 0 until a recording has ended
+            # 0 until a recording has ended.
+            samples = body if 0 < size < _OPEN else data[place + 8 :]
         # Chunks begin at even places: an odd one has a byte of padding, which its size does not
         # count.
         place += 8 + size + size % 2
@@ -64,6 +77,12 @@ def wav_of(data: bytes, path: Path) -> tuple[Array, int]:
         raise LoadError(
             f"{path}: format {kind} of {bits} bits is not supported; PCM of 8, 16, 24 or 32 bits "
             "and floats of 32 or 64 are"
+        )
+    if len(samples) < size < _OPEN:
+        bytes_a_second = rate * channels * bits // 8
+        told(
+            f"{path}: its header says {size} bytes of samples, {size / bytes_a_second:.2f} s, and "
+            f"{len(samples)} are there, {len(samples) / bytes_a_second:.2f} s: the file is cut off"
         )
     sound = _floats(samples, kind, bits, channels)
     if not np.isfinite(sound).all():

@@ -152,7 +152,7 @@ class ReadingApp(Application):
     def _heard(self, kind: str, body: bytes) -> tuple[Speech, Array]:
         """What is asked, and the samples of the sound."""
         asked = speech_of(parts_of(kind, body), self.served.name)
-        samples, rate = wav_of(asked.file, Path("file"))
+        samples, rate = wav_of(asked.file, Path("file"), _not_whole)
         if len(samples) > MOST_SECONDS * rate:
             raise refused(
                 "file", f"{len(samples) / rate:g} s of sound; at most {MOST_SECONDS:g}: cut it"
@@ -286,6 +286,11 @@ class ReadingApp(Application):
             return rows
         finally:
             self._texts -= len(items)
+
+
+def _not_whole(text: str) -> None:
+    # Whoever sends a file hears of no warning, and asks for what is said in the whole of it.
+    raise refused("file", f"{text}; send all of it")
 
 
 def _by_ctc(model: CtcTranscriber, sound: Array, words: bool) -> list[Segment]:
