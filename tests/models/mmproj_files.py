@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.loaders.write_gguf_tokenizer import tokenizer_metadata
 from luminal.models import convert
 from tests.models.small_seeing import saved
 
@@ -30,8 +31,8 @@ TOWER_SIZES = {
 
 
 class Written(NamedTuple):
-    """How a family's files are written: the class of its text model, what the metadata says of the
-    model and its processor, and what its tensors are by names of transformers'.
+    """How a family's files are written: the class of its text model, none for Qwen's; what the
+    metadata says of the model and its processor, and what its tensors are by transformers' names.
     """
 
     text: str
@@ -140,12 +141,93 @@ def _llava_tensors(weights: Mapping[str, Array]) -> dict[str, Array]:
     return tensors
 
 
+def _qwen(model: Any, processor: Any) -> dict[str, Any]:
+    """The width of feed-forward parts is what the converter finds under `hidden_size`."""
+    vision, images = model.config.vision_config, processor.image_processor
+    return {
+        "clip.projector_type": "qwen2vl_merger",
+        "clip.vision.image_size": 560,
+        "clip.vision.patch_size": vision.patch_size,
+        "clip.vision.embedding_length": vision.embed_dim,
+        "clip.vision.feed_forward_length": vision.hidden_size,
+        "clip.vision.block_count": vision.depth,
+        "clip.vision.attention.head_count": vision.num_heads,
+        "clip.vision.attention.layer_norm_epsilon": 1e-6,
+        "clip.vision.image_mean": [float(value) for value in images.image_mean],
+        "clip.vision.image_std": [float(value) for value in images.image_std],
+        # Only where they are not those of published models.
+        "clip.vision.image_min_pixels": images.size["shortest_edge"],
+        "clip.vision.image_max_pixels": images.size["longest_edge"],
+    }
+
+
+def _qwen_of_windows(model: Any, processor: Any) -> dict[str, Any]:
+    vision = model.config.vision_config
+    vision.embed_dim = vision.hidden_size
+    return {
+        **_qwen(model, processor),
+        "clip.projector_type": "qwen2.5vl_merger",
+        "clip.use_silu": True,
+        "clip.vision.feed_forward_length": vision.intermediate_size,
+        "clip.vision.n_wa_pattern": vision.fullatt_block_indexes[0] + 1,
+        "clip.vision.window_size": vision.window_size,
+    }
+
+
+def _qwen_tensors(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Queries, keys and values apart, and one convolution for each of two frames."""
+    tensors = {}
+    for name, array in weights.items():
+        if ".qkv." in name:
+            for part, rows in zip("qkv", np.split(array, 3), strict=True):
+                tensors[name.replace("qkv", part)] = rows
+        elif "patch_embed" not in name:
+            tensors[name] = array
+    frames = weights["visual.patch_embed.proj.weight"]
+    return {
+        **_mapped(tensors, ("visual.",)),
+        "v.patch_embd.weight": frames[:, :, 0],
+        "v.patch_embd.weight.1": frames[:, :, 1],
+    }
+
+
+def _write_qwen(model: Any, folder: Path) -> None:
+    """The text part of Qwen2-VL by the gguf package, with the keys of the public converter."""
+    text = model.config.text_config
+    writer = gguf.GGUFWriter(folder / "text.gguf", "qwen2vl")
+    writer.add_block_count(text.num_hidden_layers)
+    writer.add_context_length(text.max_position_embeddings)
+    writer.add_embedding_length(text.hidden_size)
+    writer.add_feed_forward_length(text.intermediate_size)
+    writer.add_head_count(text.num_attention_heads)
+    writer.add_head_count_kv(text.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(text.rms_norm_eps)
+    writer.add_rope_freq_base(text.rope_parameters["rope_theta"])
+    writer.add_rope_dimension_sections([*text.rope_parameters["mrope_section"], 0])
+    tokenizer, template = (
+        (folder / "whole" / name).read_text() for name in ("tokenizer.json", "chat_template.jinja")
+    )
+    said = tokenizer_metadata(tokenizer, folder, None, [], [], text.vocab_size)
+    for key, value in {**said, "tokenizer.chat_template": template}.items():
+        write_value(writer, key, value)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN2VL, text.num_hidden_layers)
+    for theirs, value in model.state_dict().items():
+        if ".visual." not in theirs:
+            name = theirs.replace("model.language_model.", "model.")
+            found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+            assert found is not None, theirs
+            writer.add_tensor(found, np.ascontiguousarray(value.numpy(), np.float32))
+    finish(writer)
+
+
 WRITTEN = {
     "gemma3": Written("Gemma3ForCausalLM", _gemma3, _gemma3_tensors),
     "idefics3": Written("LlamaForCausalLM", _idefics3, _idefics3_tensors),
     "smolvlm": Written("LlamaForCausalLM", _idefics3, _idefics3_tensors),
     "llava": Written("LlamaForCausalLM", _llava, _llava_tensors),
     "llava_of_mistral": Written("MistralForCausalLM", _llava, _llava_tensors),
+    "qwen2_vl_four_times": Written("", _qwen, _qwen_tensors),
+    "qwen2_5_vl": Written("", _qwen_of_windows, _qwen_tensors),
 }
 
 
@@ -158,7 +240,10 @@ def written(name: str, folder: Path) -> tuple[Any, Any]:
     images = processor.image_processor
     if getattr(images, "do_center_crop", None):  # such files have one size alone
         images.size = {"shortest_edge": images.crop_size["height"]}
-    _write_text(model, WRITTEN[name].text, folder)
+    if WRITTEN[name].text:
+        _write_text(model, WRITTEN[name].text, folder)
+    else:
+        _write_qwen(model, folder)
     file = lm.load(folder / "whole" / "model.safetensors")
     weights = {_older(each): np.array(array) for each, array in file.items()}
     metadata = {"clip.has_vision_encoder": True, **WRITTEN[name].metadata(model, processor)}
@@ -184,18 +269,27 @@ def _write_text(model: Any, kind: str, folder: Path) -> None:
 def write_mmproj(path: Path, metadata: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
     writer = gguf.GGUFWriter(path, "clip")
     for key, value in metadata.items():
-        if isinstance(value, bool):
-            writer.add_bool(key, value)
-        elif isinstance(value, int):
-            writer.add_uint32(key, value)
-        elif isinstance(value, float):
-            writer.add_float32(key, value)
-        elif isinstance(value, str):
-            writer.add_string(key, value)
-        else:
-            writer.add_array(key, value)
+        write_value(writer, key, value)
     for name, array in tensors.items():
         writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
+    finish(writer)
+
+
+def write_value(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    """A value of the metadata, by its type."""
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)
+
+
+def finish(writer: gguf.GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -207,6 +207,13 @@ SMALL = {
         _qwen("Qwen2VL", {"embed_dim": 16, "hidden_size": 32, "mlp_ratio": 2}),
         QwenProcessor,
     ),
+    # As all published ones are, since mmproj files do not say how wide feed-forward parts are.
+    "qwen2_vl_four_times": Small(
+        "Qwen2VLForConditionalGeneration",
+        _PADS,
+        _qwen("Qwen2VL", {"embed_dim": 16, "hidden_size": 32}),
+        QwenProcessor,
+    ),
     "qwen2_5_vl": Small(
         "Qwen2_5_VLForConditionalGeneration",
         _PADS,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -18,6 +21,7 @@ from luminal.loaders.gguf import read_gguf
 from luminal.loaders.gguf_tokenizer import CONTROL, NORMAL, gguf_tokenizer
 from luminal.loaders.tokenizer import HuggingFaceTokenizer
 from luminal.models.seeing.projector_file import read_projector
+from luminal.models.seeing.qwen2_vl import QWEN2_5_VL
 from luminal.models.seeing.sight import Sight
 from tests.close import close
 from tests.models.mmproj_files import WRITTEN, write_mmproj, written
@@ -152,7 +156,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"clip.has_vision_encoder": False}, "no tower for images; give one that has"),
     (
         {"clip.projector_type": "resampler"},
-        "projector_type 'resampler' is not supported; gemma3, idefics3, mlp are",
+        "projector_type 'resampler' is not supported; gemma3, idefics3, mlp, qwen2vl_merger, qwen2",
     ),
     ({"clip.vision.projector_type": "ldp"}, "projector_type 'ldp' is not supported"),
     ({"clip.use_silu": True}, "clip.use_gelu and clip.use_silu are both true; a tower has one"),
@@ -195,7 +199,162 @@ def test_what_is_wrong_with_the_rest(tmp_path: Path) -> None:
         lm.models.load(lm.models.SHIPPED, backend="reference", projector=path)
 
 
+OF_QWEN = {
+    "general.architecture": "clip",
+    "clip.has_vision_encoder": True,
+    "clip.projector_type": "qwen2.5vl_merger",
+    "clip.use_silu": True,
+    "clip.vision.image_size": 560,
+    "clip.vision.patch_size": 2,
+    "clip.vision.embedding_length": 8,
+    "clip.vision.feed_forward_length": 10,
+    "clip.vision.block_count": 5,
+    "clip.vision.attention.head_count": 2,
+    "clip.vision.n_wa_pattern": 2,
+    "clip.vision.image_mean": [0.5, 0.25, 0.125],
+    "clip.vision.image_std": [0.5, 0.5, 0.5],
+}
+SHAPES_OF_QWEN = {
+    "mm.2.weight": (WIDTH, 32),
+    "mm.0.bias": (32,),
+    "v.post_ln.weight": (8,),
+    "v.patch_embd.weight": (8, 3, 2, 2),
+    "v.patch_embd.weight.1": (8, 3, 2, 2),
+    "v.blk.1.attn_q.weight": (8, 8),
+    "v.blk.1.attn_out.bias": (8,),
+    "v.blk.1.ln2.weight": (8,),
+    "v.blk.1.ffn_gate.weight": (10, 8),
+    "v.blk.1.ffn_up.weight": (10, 8),
+    "v.blk.1.ffn_down.weight": (8, 10),
+}
+
+
+def file_of_qwen(folder: Path, **changes: Any) -> Path:
+    said = {key: changes.pop(key.rpartition(".")[2], value) for key, value in OF_QWEN.items()}
+    said |= {f"clip.vision.{key}": value for key, value in changes.items()}
+    metadata = {key: value for key, value in said.items() if value is not None}
+    arrays = {name: np.ones(shape, np.float32) for name, shape in SHAPES_OF_QWEN.items()}
+    return file_of(folder / "mmproj.gguf", metadata, arrays)
+
+
+def test_what_files_of_qwen_say(tmp_path: Path) -> None:
+    """Pixels and windows are those of published models unless they do."""
+    names = tokenizer("<|image_pad|>")
+    read = read_projector(file_of_qwen(tmp_path), WIDTH, VOCABULARY, names)
+    vision = {
+        "depth": 5,
+        "num_heads": 2,
+        "patch_size": 2,
+        "spatial_merge_size": 2,
+        "hidden_act": "silu",
+        "hidden_size": 8,
+        "intermediate_size": 10,
+        "window_size": 112,
+        "fullatt_block_indexes": [1, 3],
+    }
+    assert read.config.values == {"vision_config": vision, "image_token_id": 4}
+    pixels = {"min_pixels": 3136, "max_pixels": 12845056}
+    means = {"image_mean": [0.5, 0.25, 0.125], "image_std": [0.5] * 3}
+    assert read.settings.values == means | pixels
+    layer = "visual.blocks.1."
+    assert set(read.tensors) == {
+        *("visual.merger.mlp.2.weight", "visual.merger.mlp.0.bias", "visual.merger.ln_q.weight"),
+        *("visual.patch_embed.proj.weight", "visual.patch_embed.proj.weight.1"),
+        *(f"{layer}{part}.weight" for part in ("attn.q_proj", "norm2", "mlp.gate_proj")),
+        *(f"{layer}{part}.weight" for part in ("mlp.up_proj", "mlp.down_proj")),
+        f"{layer}attn.proj.bias",
+    }
+    path = file_of_qwen(tmp_path, n_wa_pattern=0, window_size=8, image_min_pixels=64)
+    read = read_projector(path, WIDTH, VOCABULARY, names)
+    vision = read.config.values["vision_config"]
+    assert (vision["fullatt_block_indexes"], vision["window_size"]) == ([0, 1, 2, 3, 4], 8)
+    assert read.settings.values["min_pixels"] == 64
+    path = file_of_qwen(tmp_path, projector_type="qwen2vl_merger", use_silu=False)
+    vision = read_projector(path, WIDTH, VOCABULARY, names).config.values["vision_config"]
+    # The features of the text model stand where the width of feed-forward parts is expected.
+    assert {"intermediate_size", "hidden_size", "mlp_ratio"} & vision.keys() == set()
+    assert (vision["embed_dim"], vision["hidden_act"]) == (8, "quick_gelu")
+
+
+def test_what_is_wrong_with_files_of_qwen(tmp_path: Path) -> None:
+    for change, message in (
+        ({"n_wa_pattern": None}, "the metadata has no 'clip.vision.n_wa_pattern'"),
+        ({"block_count": 2**31 - 1}, "block_count is 2147483647, it must be at most 4096"),
+        ({"image_std": [1.0]}, "image_std has 1 numbers"),
+    ):
+        path = file_of_qwen(tmp_path, **change)
+        with pytest.raises(LoadError, match=message):
+            read_projector(path, WIDTH, VOCABULARY, tokenizer("<|image_pad|>"))
+    path = file_of_qwen(tmp_path, window_size=3)
+    with pytest.raises(
+        LoadError, match=re.escape("no token '<|image_pad|>', which its images need")
+    ):
+        read_projector(path, WIDTH, VOCABULARY, tokenizer())
+    config = read_projector(path, WIDTH, VOCABULARY, tokenizer("<|image_pad|>")).config
+    with pytest.raises(
+        LoadError, match="window_size is 3 pixels; it must be at least 4, the side of 2 x 2 patch"
+    ):
+        QWEN2_5_VL.tower(config, WIDTH)
+    frame = np.ones((8, 3, 2, 2), np.float32)
+    for weights, message in (
+        ({"patches.weight": frame}, r"\(8, 3, 2, 2\); it must be .*one for each of two frames"),
+        (
+            {"patches.weight": frame, "patches.weight.1": frame[:-1]},
+            r"\(8, 3, 2, 2\) and \(7, 3, 2, 2\); both must be .*; download the file again",
+        ),
+        ({"layers.0.attention.part.qkv.bias": frame[:, 0, 0, 0]}, r"\(8,\); its first dim must be"),
+    ):
+        with pytest.raises(LoadError, match=message):
+            QWEN2_5_VL.weights(weights)
+
+
 # --- models
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["qwen2_vl_four_times", "qwen2_5_vl"])
+def test_damaged_files_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    """Other values in the metadata, other shapes, tensors that are gone."""
+    written(name, tmp_path)
+    whole, path, rng = (
+        tmp_path / "mmproj-model.gguf",
+        tmp_path / "damaged.gguf",
+        random.Random(name),
+    )
+
+    def damaged(metadata: dict[str, Any], arrays: dict[str, Any]) -> None:
+        key, tensor = rng.choice([*metadata]), rng.choice([*arrays])
+        if rng.random() < 0.6:
+            metadata[key] = rng.choice(VALUES)
+        elif rng.random() < 0.3:
+            del arrays[tensor]
+        else:
+            shape = [rng.choice((1, 3, 16, 32)) for _ in range(rng.choice((1, 2, 3, 4)))]
+            arrays[tensor] = np.ones(shape, np.float32)
+
+    image = picture(30, 20)
+    for _ in range(60):
+        rewritten(whole, path, damaged)
+        with contextlib.suppress(LoadError, InputError):
+            model = lm.models.load(tmp_path / "text.gguf", backend="reference", projector=path)
+            assert isinstance(model.sight, Sight)
+            model.sight.processor.prepare(image)
+
+
+VALUES: tuple[Any, ...] = (
+    0,
+    1,
+    3,
+    2**31 - 1,
+    0.0,
+    1e30,
+    True,
+    "x",
+    [1],
+    [0.5, 0.5, 0.0],
+    [-1.0] * 3,
+)
+"""What damaged metadata says."""
 
 
 @pytest.mark.long
@@ -206,6 +365,12 @@ def test_texts_alone_and_in_a_batch(name: str, backend: str, tmp_path: Path) -> 
     model = lm.models.load(tmp_path / "text.gguf", backend=backend)
     check_pixels(model, processor, texts_of(name)[1][1])
     check_texts(theirs, processor, model, texts_of(name))
+    if name.startswith("qwen"):  # both frames of an image are the same, so that texts tell no order
+        whole = lm.models.load(tmp_path / "whole", backend=backend)
+        found, wanted = (each.sight.tower.state_dict() for each in (model, whole))
+        assert found.keys() == wanted.keys()
+        for key, array in wanted.items():
+            np.testing.assert_array_equal(found[key], array, key)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,11 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     name = form_of(to).name
     heads = Heads(config.num_attention_heads, config.num_key_value_heads, *_grouping(config))
     plain = source.unpacked(checkpoint.tensors)
-    sources = {name: array for name, array in plain.items() if not DERIVED.fullmatch(name)}
+    sources = {  # of a model that sees the text part
+        name: array
+        for name, array in plain.items()
+        if name.startswith(source.parts or "") and not DERIVED.fullmatch(name)
+    }
     tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
     listed = take_listed(tensors, form_of(to))
     # Some checkpoints hold both although they say that they are tied.

@@ -29,12 +29,12 @@ def vision_config(metadata: Fields, gelu: str, epsilon: float = 1e-6) -> dict[st
         "layer_norm_eps": metadata.number(
             "clip.vision.attention.layer_norm_epsilon", epsilon, most=1
         ),
-        "hidden_act": _activation(metadata, gelu),
+        "hidden_act": activation_of(metadata, gelu),
     }
 
 
-def _activation(metadata: Fields, gelu: str) -> str:
-    """Two flags say it; where neither is set, it is CLIP's own."""
+def activation_of(metadata: Fields, gelu: str) -> str:
+    """Two flags say it; where neither is set, it is CLIP's own. `gelu`: see `vision_config`."""
     flags = {f"clip.use_{name}": metadata.flag(f"clip.use_{name}", False) for name in _GATES}
     if all(flags.values()):
         raise LoadError(

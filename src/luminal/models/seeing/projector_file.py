@@ -18,7 +18,13 @@ from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer
 from luminal.models.seeing.record import ProjectorFile, Seeing, Sees
 
-RECORDS = {"gemma3": "gemma3:GEMMA3", "idefics3": "idefics3:IDEFICS3", "mlp": "llava:LLAVA"}
+RECORDS = {
+    "gemma3": "gemma3:GEMMA3",
+    "idefics3": "idefics3:IDEFICS3",
+    "mlp": "llava:LLAVA",
+    "qwen2vl_merger": "qwen2_vl:QWEN2_VL",
+    "qwen2.5vl_merger": "qwen2_vl:QWEN2_5_VL",
+}
 """Of `clip.projector_type`, in this package."""
 
 _TOWER = {
@@ -27,16 +33,6 @@ _TOWER = {
     "v.position_embd": "embeddings.position_embedding",
     "v.pre_ln": "pre_layrnorm",
     "v.post_ln": "post_layernorm",
-}
-_LAYER = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_out": "self_attn.out_proj",
-    "ln1": "layer_norm1",
-    "ln2": "layer_norm2",
-    "ffn_up": "mlp.fc1",
-    "ffn_down": "mlp.fc2",
 }
 _IN_LAYER = re.compile(r"v\.blk\.(\d+)\.(\w+)(\.weight|\.bias)")
 _OUTSIDE = re.compile(r"(v\.\w+?)(\.weight|\.bias|)")
@@ -154,7 +150,8 @@ def _layers_swapped(
     """Numbers of the layers whose two products have each other's names."""
     # The first converters called the first product the way down. The widths tell; where both are
     # equal nothing does, and such files are taken for old ones, as llama.cpp takes them.
-    width = config["vision_config"]["hidden_size"]
+    vision = config["vision_config"]
+    width = vision.get("embed_dim") or vision["hidden_size"]
     matches = ((_IN_LAYER.fullmatch(name), tensor) for name, tensor in tensors.items())
     return frozenset(
         match[1]
@@ -176,8 +173,8 @@ def _name(name: str, form: ProjectorFile, swapped: frozenset[str]) -> str:
     match = _IN_LAYER.fullmatch(name)
     if match is not None:
         part = _SWAPPED.get(match[2], match[2]) if match[1] in swapped else match[2]
-        if part in _LAYER:
-            return f"{form.tower}encoder.layers.{match[1]}.{_LAYER[part]}{match[3]}"
+        if part in form.parts:
+            return f"{form.tower}{form.layers}{match[1]}.{form.parts[part]}{match[3]}"
     match = _OUTSIDE.fullmatch(name)
     if match is not None and match[1] in _TOWER:
         return f"{form.tower}{_TOWER[match[1]]}{match[2]}"

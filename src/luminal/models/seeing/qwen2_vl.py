@@ -21,7 +21,8 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.image import BICUBIC, values_of
 from luminal.models.architectures.settings import layer_count, refuse
 from luminal.models.families.renaming import Names
-from luminal.models.seeing.record import Prepare, Prepared, Seeing
+from luminal.models.seeing.qwen2_vl_file import QWEN2_5_VL_FILE, QWEN2_VL_FILE
+from luminal.models.seeing.record import Prepare, Prepared, ProjectorFile, Seeing
 from luminal.models.seen import AXES, Span
 from luminal.models.transformer import TransformerConfig, TransformerLayer
 from luminal.nn import Linear, Module, ModuleList, RotaryEmbedding
@@ -155,6 +156,12 @@ def _config(
             f"{vision.path}: {width} features of {heads} heads; those of a head must be a multiple "
             "of 4, as pairs of them turn by rows and by columns"
         )
+    patch, merge = vision.integer("patch_size", 14), vision.integer("spatial_merge_size", 2)
+    if window is not None and window < patch * merge:
+        raise LoadError(
+            f"{vision.path}: window_size is {window} pixels; it must be at least {patch * merge}, "
+            f"the side of {merge} x {merge} patches of {patch}, which are one vector"
+        )
     layers = TransformerConfig(
         hidden_size=width,
         intermediate_size=inner,
@@ -170,9 +177,9 @@ def _config(
         layers,
         hidden,
         vision.integer("in_channels", 3),
-        vision.integer("patch_size", 14),
+        patch,
         vision.integer("temporal_patch_size", 2),
-        vision.integer("spatial_merge_size", 2),
+        merge,
         window,
         whole,
     )
@@ -183,13 +190,39 @@ def _weights(tensors: Mapping[str, Array]) -> dict[str, Array]:
     weights: dict[str, Array] = {}
     for name, array in tensors.items():
         if ".qkv." in name:
+            if not array.ndim or len(array) % 3:
+                raise LoadError(
+                    f"weights: {name!r} has the shape {array.shape}; its first dim must be a "
+                    "multiple of 3, for queries, keys and values"
+                )
             for part, rows in zip("qkv", np.split(array, 3), strict=True):
                 weights[name.replace(".qkv.", f".{part}_proj.")] = rows
         elif name == "patches.weight":
-            weights[name] = array.reshape(len(array), -1)
-        else:
+            weights[name] = _product(array, tensors.get(_SECOND))
+        elif name != _SECOND:
             weights[name] = array
     return weights
+
+
+_SECOND = "patches.weight.1"
+"""The weight of the second of two frames, where files have one for each."""
+
+
+def _product(array: Array, second: Array | None) -> Array:
+    """A convolution's weight (width, channels, frames, rows, columns) as rows of a matrix."""
+    if second is not None:
+        if array.ndim != 4 or array.shape != second.shape:
+            raise LoadError(
+                f"weights: those of patches have the shapes {array.shape} and {second.shape}; "
+                "both must be (width, channels, rows, columns); download the file again"
+            )
+        array = np.stack((array, second), 2)
+    if array.ndim != 5:
+        raise LoadError(
+            f"weights: that of patches has the shape {array.shape}; it must be (width, channels, "
+            "frames, rows, columns), and GGUF files have one for each of two frames"
+        )
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _names(fields: Fields) -> Names:
@@ -203,7 +236,7 @@ def _names(fields: Fields) -> Names:
         (r"\.norm1\.", ".attention.norm."),
         (r"\.norm2\.", ".mlp.norm."),
         (r"\.attn\.proj\.", ".attention.part.o_proj."),
-        (r"\.attn\.qkv\.", ".attention.part.qkv."),
+        (r"\.attn\.(qkv|[qkv]_proj)\.", r".attention.part.\1."),
         (r"\.mlp\.(fc1|up_proj)\.", ".mlp.part.up_proj."),
         (r"\.mlp\.(fc2|down_proj)\.", ".mlp.part.down_proj."),
         (r"\.mlp\.gate_proj\.", ".mlp.part.gate_proj."),
@@ -308,7 +341,7 @@ def _places(count: int, spans: Sequence[Span]) -> Array:
     return places
 
 
-def _seeing(config_of: Callable[[Fields, int], PatchConfig]) -> Seeing:
+def _seeing(config_of: Callable[[Fields, int], PatchConfig], file: ProjectorFile) -> Seeing:
     return Seeing(
         lambda fields, hidden: PatchTower(config_of(fields, hidden)),
         ("visual.", "model.visual."),
@@ -316,7 +349,8 @@ def _seeing(config_of: Callable[[Fields, int], PatchConfig]) -> Seeing:
         _preparing(config_of),
         weights=_weights,
         places=_places,
+        file=file,
     )
 
 
-QWEN2_VL, QWEN2_5_VL = _seeing(_first), _seeing(_second)
+QWEN2_VL, QWEN2_5_VL = _seeing(_first, QWEN2_VL_FILE), _seeing(_second, QWEN2_5_VL_FILE)

@@ -35,6 +35,18 @@ class Prepared(NamedTuple):
 
 Prepare = Callable[["Image"], Prepared]
 
+CLIP_LAYER: Mapping[str, str] = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_out": "self_attn.out_proj",
+    "ln1": "layer_norm1",
+    "ln2": "layer_norm2",
+    "ffn_up": "mlp.fc1",
+    "ffn_down": "mlp.fc2",
+}
+"""What the parts of a tower's layer are called in mmproj files, and by CLIP and SigLIP."""
+
 
 class Sees(NamedTuple):
     """What sees for a language model, as files have it, in the terms of a folder of Hugging Face's.
@@ -66,10 +78,12 @@ class ProjectorFile:
     """How mmproj files in GGUF have a family; see `projector_file`.
 
     `tower`, `projector`: how the names of the weights of both begin in files of Hugging Face's.
-    `names`: those of the projector, here and there. `output`: the weight that makes vectors, and
-    which of its dims is that of their features. `changes`: what is stored otherwise. `read`: what
-    the metadata says. `tokens`: keys of `config.json` for ids, and the names of these tokens, of
-    which the first that the tokenizer has is taken. `placeholder`: see `Sees`.
+    `layers`: what a layer's number follows in the tower, and `parts` what is in one, here and
+    there. `names`: those of the projector, and of what is outside of layers if it differs.
+    `output`: the weight that makes vectors, and which of its dims is that of their features.
+    `changes`: what is stored otherwise. `read`: what the metadata says. `tokens`: keys of
+    `config.json` for ids, and the names of these tokens, of which the first that the tokenizer has
+    is taken. `placeholder`: see `Sees`.
     """
 
     tower: str
@@ -80,6 +94,8 @@ class ProjectorFile:
     tokens: Mapping[str, tuple[str, ...]]
     changes: Mapping[str, Callable[[Array], Array]] = field(default_factory=dict)
     placeholder: str = ""
+    layers: str = "encoder.layers."
+    parts: Mapping[str, str] = field(default_factory=lambda: CLIP_LAYER)
 
 
 @dataclass(frozen=True, slots=True)
