@@ -7,10 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from luminal.models.architectures import read_decoder
+from luminal.models.checkpoint import load_checkpoint
+from luminal.models.gguf.export import gguf_model
 from tests.models.decoder_checks import check_greedy_tokens, check_logits, check_texts_in_step
+from tests.models.public_gguf import write_public
+from tests.models.test_gguf_models import check_written
 from tests.models.tiny_architectures import VOCABULARY
 
 torch = pytest.importorskip("torch")
@@ -138,6 +143,21 @@ def test_logits(tmp_path: Path) -> None:
     theirs = written(tmp_path)
     check_logits(theirs, read_decoder(tmp_path), "reference")
     check_texts_in_step(theirs, read_decoder(tmp_path), "reference")
+
+
+@pytest.mark.long
+def test_files_in_gguf(tmp_path: Path) -> None:
+    """As the public converter writes them, which is as we write them; and a folder of them."""
+    theirs, path = written(tmp_path), tmp_path / "m.gguf"
+    checkpoint = load_checkpoint(tmp_path)
+    folder = {key: np.asarray(array) for key, array in checkpoint.tensors.items()}
+    write_public("rwkv7", checkpoint.config, folder, path)
+    check_logits(theirs, read_decoder(path), "reference")
+    check_written(*gguf_model(checkpoint), path)
+    again = load_checkpoint(path)
+    assert again.tensors.keys() == folder.keys()
+    for key, array in folder.items():
+        np.testing.assert_array_equal(again.tensors[key], array, key)
 
 
 @pytest.mark.long

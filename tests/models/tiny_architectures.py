@@ -610,6 +610,25 @@ VARIANTS = {
             },
         }
     ),
+    "phimoe_longrope": TINY["phimoe"]._replace(
+        options={
+            **SIZES,
+            "num_local_experts": 4,
+            "attention_bias": True,
+            "lm_head_bias": True,
+            "max_position_embeddings": 96,
+            "rope_parameters": {
+                "rope_theta": 10000.0,
+                "rope_type": "longrope",
+                "short_factor": [1.0, 1.5, 2.0, 3.0],
+                "long_factor": [2.0, 5.0, 6.0, 7.0],
+                "short_mscale": 1.25,
+                "long_mscale": 1.25,
+                "original_max_position_embeddings": 64,
+            },
+        },
+        published="PhiMoEForCausalLM",
+    ),
     "gpt_neox_in_sequence": TINY["gpt_neox"]._replace(
         options={**UNGROUPED, "use_parallel_residual": False, "attention_bias": False}
     ),

@@ -34,6 +34,7 @@ Tensors = Mapping[str, Any]
 
 _FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
+_KEYS = re.compile(r"model\.layers\.\d+\.self_attn\.[kv]_(proj|norm)\.\w+")
 DERIVED = re.compile(r".*(rotary_emb\.inv_freq|\.attn\.(masked_)?bias|\.attention\.(masked_)?bias)")
 """Frequencies and masks that old checkpoints carry."""
 
@@ -162,6 +163,7 @@ class Architecture:
         """
         weights: dict[str, Any] = {}
         experts: dict[str, dict[tuple[str, int], Array]] = {}
+        readers = {n for n, layer in enumerate(config.layers) if layer.keys_of is not None}
         for theirs, array in self.unpacked(tensors).items():
             # What the program computes itself is not a weight, and saved values of it may be of
             # another length.
@@ -169,6 +171,9 @@ class Architecture:
                 continue
             name = self.renamed(theirs)
             if self.further_layers and _number(name) >= config.num_hidden_layers:
+                continue
+            # Layers that attend the keys of earlier ones were saved with some that nobody reads.
+            if _number(name) in readers and _KEYS.fullmatch(name):
                 continue
             expert = _EXPERT.fullmatch(name)
             changes = bool(expert) or self.adapted is not _kept or self.divided is not None

@@ -109,14 +109,16 @@ def _shared_size(fields: Fields) -> int:
     return width * fields.integer("n_shared_experts", 2, least=0)
 
 
-def _read_latent(reader: Any) -> dict[str, Any]:
-    """Sizes of latent attention; newer files describe what they keep of a token as a head."""
+def read_latent(reader: Any, *value_length: int) -> dict[str, Any]:
+    """Sizes of latent attention; newer files describe what they keep of a token as a head.
+
+    `value_length`: of a head, where a file does not say it.
+    """
     # Files since 2025 store latent attention as attention with one head of keys, which has the
     # latent's width; the widths of real heads then have keys of their own.
     suffix = "_mla" if reader.key("attention.key_length_mla") in reader.fields.values else ""
-    whole, values = (
-        reader.integer(f"attention.{part}_length{suffix}") for part in ("key", "value")
-    )
+    whole = reader.integer(f"attention.key_length{suffix}")
+    values = reader.integer(f"attention.value_length{suffix}", *value_length)
     rope = reader.rope()
     rope.pop("partial_rotary_factor", None)  # the features that turn are no part of others
     groups = reader.value("expert_group_count") or 1
@@ -132,7 +134,7 @@ def _read_latent(reader: Any) -> dict[str, Any]:
     return sizes
 
 
-def _written_latent(config: DecoderConfig) -> dict[str, Any]:
+def written_latent(config: DecoderConfig) -> dict[str, Any]:
     """The metadata of a file that has whole keys and values, without `_mla`."""
     mixer, rotary = config.layers[0].mixer, config.layers[0].rotary
     assert isinstance(mixer, LatentConfig)
@@ -162,27 +164,31 @@ _KEYS_AND_VALUES = Joined(
 )
 
 
+LATENT_KEYS: Mapping[str, str] = {
+    "attention.q_lora_rank": "q_lora_rank",
+    "attention.kv_lora_rank": "kv_lora_rank",
+    "rope.dimension_count": "qk_rope_head_dim",
+}
+LATENT_NAMES: Mapping[str, str] = {
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
+}
+"""Keys and names of latent attention in GGUF files."""
+
+
 def _form(model_type: str, **more: Any) -> GGUF:
     return GGUF(
         "deepseek2",
         model_type,
-        keys={
-            **ROUTED_KEYS,
-            "attention.q_lora_rank": "q_lora_rank",
-            "attention.kv_lora_rank": "kv_lora_rank",
-            "rope.dimension_count": "qk_rope_head_dim",
-        },
-        names={
-            "self_attn.q_a_proj": "attn_q_a",
-            "self_attn.q_a_layernorm": "attn_q_a_norm",
-            "self_attn.q_b_proj": "attn_q_b",
-            "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
-            "self_attn.kv_a_layernorm": "attn_kv_a_norm",
-            "self_attn.kv_b_proj": "attn_kv_b",
-        },
+        keys={**ROUTED_KEYS, **LATENT_KEYS},
+        names=LATENT_NAMES,
         joined={"self_attn.kv_b_proj.weight": _KEYS_AND_VALUES},
-        read=_read_latent,
-        written=_written_latent,
+        read=read_latent,
+        written=written_latent,
         **more,
     )
 

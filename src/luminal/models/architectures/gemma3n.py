@@ -12,7 +12,11 @@ from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import NORMS_AROUND, Architecture
-from luminal.models.architectures.gemma4 import keys_of_layers
+from luminal.models.architectures.gemma4 import (
+    LAYER_INPUT_NAMES,
+    LAYER_INPUT_OUTER,
+    keys_of_layers,
+)
 from luminal.models.architectures.layers import layers_of_two_rotaries
 from luminal.models.architectures.settings import (
     TIED,
@@ -170,14 +174,10 @@ GEMMA3N = Architecture(
             "laurel.linear_left": "laurel_l",
             "laurel.linear_right": "laurel_r",
             "laurel.post_laurel_norm": "laurel_post_norm",
-            "per_layer_input_gate": "inp_gate",
-            "per_layer_projection": "proj",
-            "post_per_layer_input_norm": "post_norm",
+            **LAYER_INPUT_NAMES,
         },
         outer={
-            "model.layer_inputs.embed_tokens_per_layer": "per_layer_token_embd",
-            "model.layer_inputs.per_layer_model_projection": "per_layer_model_proj",
-            "model.layer_inputs.per_layer_projection_norm": "per_layer_proj_norm",
+            **LAYER_INPUT_OUTER,
             "model.streams.spreading.*": "altup_proj",
             "model.streams.merging.*": "altup_unembd_proj",
         },

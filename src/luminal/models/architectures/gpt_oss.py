@@ -20,7 +20,7 @@ from luminal.models.architectures.layers import (
 )
 from luminal.models.architectures.settings import attention_biases, epsilon, integer, number, refuse
 from luminal.models.decoder_config import Layers
-from luminal.models.gguf.changes import Change, Heads, Joined
+from luminal.models.gguf.changes import TRANSPOSED, Heads, Joined
 from luminal.models.gguf.form import ANY_LAYER, GGUF
 
 _YARN = {
@@ -109,10 +109,6 @@ def _numbers_in_turn(gates: Array, others: Array, heads: Heads) -> Array:
     return np.stack((gates, others), 2).reshape(len(gates), -1)
 
 
-def _rows_and_columns_swapped(array: Array, heads: Heads) -> Array:
-    return array.swapaxes(1, 2)
-
-
 GPT_OSS = Architecture(
     "GptOssForCausalLM",
     {**attention_biases(default=True), "norm_eps": epsilon(1e-5), "sinks": True},
@@ -140,9 +136,7 @@ GPT_OSS = Architecture(
             "mlp.experts.down_proj": "ffn_down_exps.weight",
             "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
         },
-        changes={
-            "ffn_down_exps.weight": Change(_rows_and_columns_swapped, _rows_and_columns_swapped)
-        },
+        changes={"ffn_down_exps.weight": TRANSPOSED},
         joined={
             "mlp.experts.gate_up_proj": Joined(
                 ("ffn_gate_exps.weight", "ffn_up_exps.weight"),

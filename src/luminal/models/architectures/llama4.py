@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
@@ -17,7 +21,9 @@ from luminal.models.architectures.settings import (
     layer_count,
 )
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder_config import LayerConfig, Layers
+from luminal.models.decoder_config import DecoderConfig, LayerConfig, Layers
+from luminal.models.gguf.changes import TRANSPOSED, Heads, Joined
+from luminal.models.gguf.form import GGUF
 from luminal.nn.attention import Temperature
 
 
@@ -62,6 +68,39 @@ def _rows_first(name: str, array: Array) -> Array:
     return array.transpose(0, 2, 1) if array.ndim == 3 else array
 
 
+def _gates(gate: Array, up: Array, heads: Heads) -> Array:
+    """Experts' gates and what they let through, side by side, from the right."""
+    return np.concatenate((gate, up), 1).swapaxes(1, 2)
+
+
+def _halves(both: Array, heads: Heads) -> tuple[Array, Array]:
+    """The inverse of `_gates`."""
+    gate, up = np.split(both.swapaxes(1, 2), 2, 1)
+    return gate, up
+
+
+_STEP = "interleave_moe_layer_step"
+_WITHOUT_NORMS = 128  # experts of Maverick, the one model that does not norm queries and keys
+
+
+def _read(reader: Any) -> Mapping[str, Any]:
+    """Readers know chunks, positions and temperatures of the published models; 0 stands for models
+    that have none of these, of whose last layer readers and folders do not say the same.
+    """
+    if reader.value("attention.sliding_window") == 0:
+        key = reader.key("attention.sliding_window")
+        raise LoadError(
+            f"{reader.fields.path}: {key} is 0, as in files of models without chunks of positions; "
+            "they are not supported; load the folder that the file was made of"
+        )
+    return {"use_qk_norm": reader.value("expert_count") != _WITHOUT_NORMS}
+
+
+def _written(config: DecoderConfig) -> Mapping[str, Any]:
+    sparse = [number for number, layer in enumerate(config.layers) if layer.experts]
+    return {_STEP: sparse[0] + 1 if sparse else len(config.layers) + 1}
+
+
 LLAMA4 = Architecture(
     "Llama4ForCausalLM",
     {
@@ -86,5 +125,19 @@ LLAMA4 = Architecture(
         "weighted_inputs": True,
     },
     adapted=_rows_first,
+    gguf=GGUF(
+        "llama4",
+        "llama4_text",
+        keys={_STEP: _STEP},
+        names={"mlp.experts.down_proj": "ffn_down_exps.weight"},
+        changes={"ffn_down_exps.weight": TRANSPOSED},
+        joined={
+            "mlp.experts.gate_up_proj": Joined(
+                ("ffn_gate_exps.weight", "ffn_up_exps.weight"), _gates, _halves
+            )
+        },
+        read=_read,
+        written=_written,
+    ),
 )
 LLAMA4_TEXT = text_part("Llama4ForConditionalGeneration", LLAMA4)

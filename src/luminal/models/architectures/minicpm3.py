@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.deepseek import LATENT, latent_layers
+from luminal.models.architectures.deepseek import (
+    LATENT,
+    LATENT_KEYS,
+    LATENT_NAMES,
+    latent_layers,
+    read_latent,
+    written_latent,
+)
 from luminal.models.architectures.settings import TIED, epsilon, layer_count, number
+from luminal.models.decoder_config import DecoderConfig
+from luminal.models.gguf.form import GGUF
 
 
 def _residual_scale(fields: Fields) -> float:
@@ -19,6 +30,17 @@ def _residual_scale(fields: Fields) -> float:
 def _logit_scale(fields: Fields) -> float:
     hidden = fields.integer("hidden_size")
     return (fields.number_or_none("dim_model_base", 256) or hidden) / hidden
+
+
+def _read(reader: Any) -> Mapping[str, Any]:
+    """Converters leave out how wide a head of values is; readers then divide the features."""
+    width = reader.integer("embedding_length") // reader.integer("attention.head_count")
+    return read_latent(reader, width)
+
+
+def _written(config: DecoderConfig) -> Mapping[str, Any]:
+    # Readers know the scales of the one published model; files have no key for another.
+    return {**written_latent(config), "residual_scale": None, "logit_scale": None}
 
 
 MINICPM3 = Architecture(
@@ -33,4 +55,11 @@ MINICPM3 = Architecture(
     },
     layers=lambda fields: latent_layers(fields, interleaved=False),
     only={"mlp_bias": False},
+    gguf=GGUF(
+        "minicpm3",
+        keys={**LATENT_KEYS, "embedding_scale": None},
+        names=LATENT_NAMES,
+        read=_read,
+        written=_written,
+    ),
 )

@@ -6,9 +6,12 @@ arXiv 2404.14219, 2409.12136.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from luminal.base.dtypes import int32
+from luminal.base.errors import LoadError
 from luminal.base.records import dataclass
 from luminal.frontend.movement.views import concat
 from luminal.frontend.pointwise.binary import maximum, where
@@ -23,7 +26,9 @@ from luminal.models.architectures.layers import (
     same_windows,
 )
 from luminal.models.architectures.settings import attention_biases, epsilon, flag, refuse
-from luminal.models.decoder_config import ExpertsConfig, Layers
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, Layers
+from luminal.models.gguf.form import ALL_LAYERS, GGUF
+from luminal.models.gguf.names import LAYER_EPSILON, NO_HEAD_DIM, RMS_EPSILON
 from luminal.nn.moe import Router, Routes
 
 
@@ -77,10 +82,38 @@ def _experts(fields: Fields) -> MixedExperts:
     )
 
 
+_FACTORS = "short_mscale", "long_mscale"
+"""What cos and sin of short and of long texts are times, under longrope."""
+
+
 def _layers(fields: Fields) -> Layers:
-    refuse(rope_section(fields), rope_type="default", type="default")
-    layers = layers_of(fields, same_windows(fields), rotary_of(fields, theta=1e6))
+    """Longrope (arXiv 2402.13753) with one factor of cos and sin for texts of all lengths."""
+    rope = rope_section(fields)
+    if (rope.values.get("rope_type") or rope.values.get("type")) in ("longrope", "su"):
+        short, long = (rope.number_or_none(key) for key in _FACTORS)
+        if short != long:
+            raise LoadError(
+                f"{rope.path}: short_mscale is {short} and long_mscale {long}; only the same for "
+                "both is supported, as published models have it"
+            )
+        rope = replace(rope, values={"attention_factor": short, **rope.values})
+    else:
+        refuse(rope, rope_type="default", type="default")
+    layers = layers_of(fields, same_windows(fields), rotary_of(fields, rope, theta=1e6))
     return later(layers, 0, experts=True)
+
+
+def _read(reader: Any) -> Mapping[str, Any]:
+    """The factor of cos and sin as folders have it, and whether the head has a bias."""
+    rope = reader.rope()
+    factor = rope.pop("attention_factor", None)
+    factors = {} if factor is None else dict.fromkeys(_FACTORS, factor)
+    return {"rope_parameters": rope | factors, "lm_head_bias": "output.bias" in reader.tensors}
+
+
+def _written(config: DecoderConfig) -> Mapping[str, Any]:
+    # Converters take the key of `config.json`, which is that of another kind of norm, for the word.
+    return {RMS_EPSILON: config.norm_eps, LAYER_EPSILON: None}
 
 
 PHIMOE = Architecture(
@@ -93,12 +126,28 @@ PHIMOE = Architecture(
         "experts": _experts,
     },
     {
-        ".block_sparse_moe.": ".mlp.",
         ".mlp.router.": ".mlp.gate.",
+        ".block_sparse_moe.": ".mlp.",
         ".w1.": ".gate_proj.",
         ".w2.": ".down_proj.",
         ".w3.": ".up_proj.",
     },
     layers=_layers,
     only={"num_experts_per_tok": 2},
+    gguf=GGUF(
+        "phimoe",
+        keys={
+            **NO_HEAD_DIM,
+            RMS_EPSILON: "rms_norm_eps",
+            LAYER_EPSILON: None,
+            "expert_count": "num_local_experts",
+            "expert_used_count": "num_experts_per_tok",
+            "rope.scaling.original_context_length": "original_max_position_embeddings",
+        },
+        windowed=ALL_LAYERS,
+        read=_read,
+        written=_written,
+    ),
 )
+# As the published model calls itself.
+PHI_MOE = replace(PHIMOE, name="PhiMoEForCausalLM")

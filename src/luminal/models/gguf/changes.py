@@ -68,6 +68,10 @@ def _rows_of_a_head(array: Array, heads: Heads) -> int:
     return int(array.shape[0]) // whole
 
 
+def _transposed(array: Array, heads: Heads) -> Array:
+    return array.swapaxes(1, 2)
+
+
 def _as_row(array: Array, heads: Heads) -> Array:
     return array.reshape(1, -1)
 
@@ -123,6 +127,8 @@ INTERLEAVED = {
 }
 # In models before Llama, fused rows lie by heads of keys; files in GGUF have them by kind.
 GROUPED = Change(_by_head_of_keys, _one_after_another, by_rows=True)
+# Matrices of experts that are multiplied from the right in folders.
+TRANSPOSED = Change(_transposed, _transposed)
 # A vector in the one kind of file, a matrix of one row in the other.
 ONE_ROW = Change(_as_row, _flat)
 # A norm's factor in the one kind of file, what it is more than 1 in the other.

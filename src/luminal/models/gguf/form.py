@@ -26,14 +26,15 @@ class GGUF:
     format does not have of `models/gguf/names.py`. `names`: names of a layer's weights that are
     others than there, None for none; `outer`: of those outside of layers. `flags`: keys of
     `config.json` that are true where a layer has a tensor. `changes`: what is stored otherwise, by
-    the file's names. `joined`: weights of a layer that the file has in two. `listed`: keys of the
-    metadata that have a number for each layer, which is a weight; the weight's name in `names` is
-    the key. `hybrid`: layers of the class may have no attention, which files say as 0 heads of
-    keys. `defaults`: of `config.json`, where the file says nothing. `rope`: of its
-    `rope_parameters`, whatever the file says. `windowed`: how many layers of the class may have a
-    window, NO_LAYER, ALL_LAYERS or ANY_LAYER. `windows`: of so many the last has none, where the
-    file does not list them; 0: all have one. `local_theta`: the rotary base of layers with a
-    window, which turn by other angles than those without; 0 is theirs.
+    the file's names. `joined`: weights of a layer that the file has in two. `stacked`: those that
+    it has as one, by its name. `copied`: names in the first layer of copies that nobody reads, and
+    of what they copy. `listed`: keys of the metadata that have a number for each layer, which is a
+    weight; the weight's name in `names` is the key. `hybrid`: layers of the class may have no
+    attention, which files say as 0 heads of keys. `defaults`: of `config.json`, where the file says
+    nothing. `rope`: of its `rope_parameters`, whatever the file says. `windowed`: how many layers
+    of the class may have a window, NO_LAYER, ALL_LAYERS or ANY_LAYER. `windows`: of so many the
+    last has none, where the file does not list them; 0: all have one. `local_theta`: the rotary
+    base of layers with a window, which turn by other angles than those without; 0 is theirs.
 
     `only_with`, `only_without`: keys of the metadata, or tensors of a layer, by which files of this
     class are told from those of others of the name; `key=number`: the key has this number. A file
@@ -53,6 +54,8 @@ class GGUF:
     hybrid: bool = False
     changes: Mapping[str, Change] = field(default_factory=dict)
     joined: Mapping[str, Joined] = field(default_factory=dict)
+    stacked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    copied: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     rope: Mapping[str, Any] = field(default_factory=dict)
     windowed: str = NO_LAYER

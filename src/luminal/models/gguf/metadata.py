@@ -18,7 +18,7 @@ from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
 from luminal.models.gguf.form import GGUF, sliding
-from luminal.models.gguf.names import EXPERT_KEYS, KEYS, LAYER_EPSILON, RMS_EPSILON
+from luminal.models.gguf.names import EXPERT_KEYS, KEYS, LAYER_EPSILON, NEVER, RMS_EPSILON
 from luminal.models.gguf.read import keys_of
 from luminal.models.gguf.tensors import form_of
 from luminal.nn.rotary_scaling import Scaled, scaled_frequencies
@@ -137,11 +137,12 @@ def rotary_tensors(config: DecoderConfig) -> dict[str, Array]:
             f"rope_factors_{length}.weight": np.array(scaling[f"{length}_factor"], np.float32)
             for length in ("short", "long")
         }
-    if kind != "llama3":
+    if kind not in ("llama3", "proportional"):
         return {}
     assert rotary is not None
     plain, scaled = (_scaled(rotary, length).frequencies for length in (None, scaling))
-    return {"rope_freqs.weight": (plain / scaled).astype(np.float32)}
+    factors = np.divide(plain, scaled, out=np.full_like(plain, NEVER), where=scaled != 0)
+    return {"rope_freqs.weight": factors.astype(np.float32)}
 
 
 def _scaled(rotary: Rotary, scaling: Mapping[str, Any] | None) -> Scaled:
@@ -181,7 +182,7 @@ def _is_same(mine: Any, theirs: Any) -> bool:
 
 
 def _is_same_rotary(mine: Rotary, theirs: Rotary) -> bool:
-    if (mine.dims, mine.interleaved) != (theirs.dims, theirs.interleaved):
+    if any(getattr(mine, n) != getattr(theirs, n) for n in ("dims", "interleaved", "sections")):
         return False
     # Compared by the frequencies that they give: a file says a scaling as factors for each
     # frequency where the configuration has a formula.

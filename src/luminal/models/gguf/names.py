@@ -58,6 +58,8 @@ NUMBERS = (
     "logit_scale",
     "residual_scale",
 )
+NEVER = 1e30
+"""What files divide the frequencies of features by that do not turn."""
 BOOLEANS = ("use_parallel_residual", "expert_weights_norm")
 
 NAMES: Mapping[str, str] = {

@@ -13,7 +13,7 @@ from luminal.loaders.gguf import GGUFFile, decimal
 from luminal.loaders.shown import shown
 from luminal.models.architectures import records
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import Setting
+from luminal.models.architectures.settings import Setting, layer_count
 from luminal.models.gguf.changes import Heads
 from luminal.models.gguf.form import ANY_LAYER, GGUF, sliding
 from luminal.models.gguf.names import (
@@ -96,17 +96,21 @@ def flags_of(architecture: Architecture) -> dict[str, tuple[str, ...]]:
 
 
 def heads_of(file: GGUFFile, architecture: Architecture, path: Path) -> Heads:
-    """The heads that the metadata speaks of, one where there is no attention."""
-    if "attention.head_count" not in keys_of(architecture):
-        return Heads(1, 1)
-    name = form_of(architecture).name
+    """The heads that the metadata speaks of; where there is no attention those of a memory as
+    RWKV's, else one. Of keys as many as of queries where no key says their number for all layers.
+    """
+    name, keys = form_of(architecture).name, keys_of(architecture)
     fields = _fields(file, architecture, path)
+    if "attention.head_count" not in keys:
+        width = fields.integer(f"{name}.embedding_length")
+        return Heads(width // fields.integer(f"{name}.wkv.head_size", width), 1)
     queries = fields.integer(f"{name}.attention.head_count")
     groups = fields.integer(f"{name}.ssm.group_count", 1)
     members = fields.integer(f"{name}.ssm.time_step_rank", groups) // groups
     states = fields.integer(f"{name}.ssm.state_size", 1)
-    keys = fields.integer(f"{name}.attention.head_count_kv", queries)
-    return Heads(queries, keys, groups, members, states)
+    listed = "attention.head_count_kv" not in keys
+    of_keys = queries if listed else fields.integer(f"{name}.attention.head_count_kv", queries)
+    return Heads(queries, of_keys, groups, members, states)
 
 
 def _fields(file: GGUFFile, architecture: Architecture, path: Path) -> Fields:
@@ -143,7 +147,7 @@ class Reader:
 
     def attends(self) -> list[bool]:
         """Which layers have attention."""
-        count, heads = self.integer("block_count"), self._heads
+        count, heads = self.layers, self._heads
         if not isinstance(heads, list):
             return [True] * count
         if len(heads) != count:
@@ -195,6 +199,11 @@ class Reader:
     def has_tensor(self, name: str, layer: int | None = None) -> bool:
         """Does a layer have a tensor; does any, where none is named?"""
         return name in self._kinds if layer is None else f"blk.{layer}.{name}" in self.tensors
+
+    @property
+    def layers(self) -> int:
+        """How many there are, which is bounded."""
+        return layer_count(self.fields, self.key("block_count"))
 
     def key(self, name: str) -> str:
         """The key with the architecture's name before it."""
@@ -296,7 +305,7 @@ class Reader:
 
     def slides(self, key: str) -> list[bool]:
         """A flag for each layer, from a list of them or the period of the pattern."""
-        count = self.integer("block_count")
+        count = self.layers
         pattern = self.fields.values.get(key)
         if not isinstance(pattern, list):
             return sliding(count, self.fields.integer(key, self.form.windows, least=0))

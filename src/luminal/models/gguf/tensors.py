@@ -22,7 +22,7 @@ from luminal.models.gguf.form import GGUF
 from luminal.models.gguf.names import LAYER_NAMES, NAMES
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-_LAYER, _OUR_LAYER = "blk.*.", "model.layers.*."
+_LAYER, _OUR_LAYER, _FIRST = "blk.*.", "model.layers.*.", "blk.0."
 _NO_WEIGHT = re.compile(r"rope_(freqs|factors_long|factors_short)\.weight|blk\.\d+\.nextn\..*")
 """Tensors that are part of the configuration, or of layers that guess further tokens."""
 
@@ -46,11 +46,18 @@ def hugging_face_tensors(
     joins = {part: ours for ours, join in form.joined.items() for part in join.parts}
     arrays: dict[str, Any] = {}
     parts: dict[tuple[str, str], dict[str, Array]] = {}
+    copies = {f"{_FIRST}{copy}" for copy in form.copied}
     for name, tensor in tensors.items():
-        if _NO_WEIGHT.fullmatch(name):
+        if _NO_WEIGHT.fullmatch(name) or name in copies:
             continue
         whole, numbers = _template(name)
         last = whole.removeprefix(_LAYER)
+        if last in form.stacked:
+            stack = form.stacked[last]
+            rows = _read(name, _stacked_rows, tensor.array(), len(stack))
+            for part, row in zip(stack, rows, strict=True):
+                arrays[_filled(architecture.original(_OUR_LAYER + part), numbers)] = row
+            continue
         if last in joins:
             parts.setdefault((joins[last], numbers[0]), {})[last] = tensor.array()
             continue
@@ -82,6 +89,10 @@ def hugging_face_tensors(
             name = _filled(architecture.original(_OUR_LAYER + ours), [layer])
             arrays[name] = _read(name, join.read, *(halves[part] for part in join.parts), heads)
     return arrays
+
+
+def _stacked_rows(array: Array, count: int) -> Array:
+    return array.reshape(count, 1, 1, -1)
 
 
 def _can_stay(array: Array) -> bool:
@@ -116,8 +127,17 @@ def gguf_tensors(
     names, changes = dict(_templates(form)), _changes(architecture)
     stored: dict[str, Array] = {}
     experts: dict[str, dict[int, Array]] = {}
+    places = {
+        f"{_OUR_LAYER}{part}": (_LAYER + theirs, place)
+        for theirs, parts in form.stacked.items()
+        for place, part in enumerate(parts)
+    }
     for name, array in tensors.items():
         whole, numbers = _template(architecture.renamed(name))
+        if whole in places:
+            theirs, place = places[whole]
+            experts.setdefault(_filled(theirs, numbers), {})[place] = array.reshape(1, 1, -1)
+            continue
         join = form.joined.get(whole.removeprefix(_OUR_LAYER))
         if join is not None and join.written is not None:
             for part, half in zip(join.parts, join.written(array, heads), strict=True):
@@ -137,7 +157,8 @@ def gguf_tensors(
             stored[_filled(theirs + end, numbers)] = array
     for name, arrays in experts.items():
         stored[name] = np.stack([arrays[number] for number in sorted(arrays)])
-    return stored
+    copies = {f"{_FIRST}{copy}": stored[f"{_FIRST}{of}"] for copy, of in form.copied.items()}
+    return stored | copies
 
 
 def with_listed(file: GGUFFile, form: GGUF) -> GGUFFile:
