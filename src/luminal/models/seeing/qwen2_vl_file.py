@@ -1,7 +1,7 @@
 """mmproj files of Qwen2-VL and Qwen2.5-VL.
 
-What is in them: `conversion/qwenvl.py` and `tools/mtmd/clip.cpp` of
-https://github.com/ggml-org/llama.cpp.
+What is in them: https://github.com/ggml-org/llama.cpp/tree/master/conversion, and how it is read:
+https://github.com/ggml-org/llama.cpp/tree/master/tools/mtmd.
 """
 
 from __future__ import annotations
