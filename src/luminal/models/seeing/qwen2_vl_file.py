@@ -57,8 +57,8 @@ def _common(metadata: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _first(metadata: Fields) -> Said:
-    """Feed-forward parts are four times as wide as the tower. `feed_forward_length` has the features
-    of the text model instead, since `config.json` calls those the tower's `hidden_size`.
+    """Feed-forward parts are four times as wide as the tower. `feed_forward_length` has instead the
+    features of the text model, since `config.json` calls those the tower's `hidden_size`.
     """
     vision, settings = _common(metadata)
     vision["embed_dim"] = metadata.integer("clip.vision.embedding_length")
