@@ -22,7 +22,8 @@ from luminal.base.costs import Windows
 from luminal.base.numerics import ROUNDING, Numerics
 from luminal.base.records import dataclass
 from luminal.selection.rewrite import Respelled
-from luminal.shape.expression import Expression, Symbol, all_of, axis
+from luminal.selection.windows import part_of
+from luminal.shape.expression import Expression, Symbol, all_of
 
 CHANNELS = 16  # summed beside the taps: of fewer the results take longer to store than to compute
 WIDE = 4  # bytes of a tap, at least: sums of narrower ones would be rounded more than products
@@ -42,17 +43,17 @@ class Spread:
     @property
     def place(self) -> Symbol:
         """Which element of the picture a result belongs to."""
-        return axis(f"{self.along.name}.place", upper((self.along,)) // self.step)
+        return part_of(self.along, "place", upper((self.along,)) // self.step)
 
     @property
     def copy(self) -> Symbol:
         """Which of the results that belong to the same element."""
-        return axis(f"{self.along.name}.of{self.step}", self.step)
+        return part_of(self.along, "of", self.step)
 
     @property
     def met(self) -> Symbol:
         """The elements that a result's taps meet, in order."""
-        return axis(f"{self.tap.name}.met", (upper((self.tap,)) - 1) // self.step + 1)
+        return part_of(self.tap, "met", (upper((self.tap,)) - 1) // self.step + 1)
 
     @property
     def first(self) -> Expression:
@@ -184,7 +185,7 @@ def _of_positions(
 
 def _sums(along: Symbol, tap: Symbol) -> Symbol:
     """What results and taps come to: an axis of its own, as it is longer than that of results."""
-    return axis(f"{along.name}.sum", upper((along,)) + upper((tap,)) - 1)
+    return part_of(along, "sum", upper((along,)) + upper((tap,)) - 1)
 
 
 def _is_around(spread: Spread, conditions: tuple[Expression, ...]) -> bool:

@@ -23,8 +23,8 @@ from luminal.base.costs import Windows
 from luminal.kernel.layout import filled
 from luminal.kernel.loops import SHORT_STEP
 from luminal.selection.rewrite import Respelled
-from luminal.selection.windows import Slide, View, base_of, by_steps, memory, views
-from luminal.shape.expression import Expression, Symbol, all_of, axis, ceil_div, const
+from luminal.selection.windows import Slide, View, base_of, by_steps, memory, part_of, views
+from luminal.shape.expression import Expression, Symbol, all_of
 
 GAIN = 0.85  # of the time in place: estimates are rough
 AROUND = 16  # rows of zeros, beyond which each more costs nothing
@@ -253,9 +253,8 @@ def _axes(a: Symbol, slide: Slide, lane: Symbol) -> tuple[Symbol, Symbol | None]
     """
     step = abs(slide.steps.get(lane, 1))
     if step == 1:
-        return axis(f"{a.name}.at", slide.extent), None
-    extent = ceil_div(const(slide.extent), step)
-    return axis(f"{a.name}.step", extent), axis(f"{a.name}.of{step}", step)
+        return part_of(a, "at", slide.extent), None
+    return part_of(a, "step", -(-slide.extent // step)), part_of(a, "of", step)
 
 
 def _frame(picture: Term, view: View, lane: Symbol, shapes: Mapping[Term, Frame]) -> Frame:

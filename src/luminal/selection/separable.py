@@ -22,8 +22,8 @@ from luminal.base.costs import Windows
 from luminal.base.numerics import ROUNDING, Numerics
 from luminal.base.records import dataclass
 from luminal.selection.rewrite import Respelled
-from luminal.selection.windows import View, base_of, by_steps, memory, view_of
-from luminal.shape.expression import Expression, Symbol, all_of, axis
+from luminal.selection.windows import View, base_of, by_steps, memory, part_of, view_of
+from luminal.shape.expression import Expression, Symbol, all_of
 
 GAIN = 0.85  # of the time in one: estimates are rough
 WIDE = 4  # bytes of a sum's elements, at least: between narrower ones more would be rounded
@@ -163,7 +163,7 @@ class _Chain:
 
     def along(self, a: Symbol) -> Symbol:
         """The axis that stands for one of the picture until its taps are reduced."""
-        return axis(f"{a.name}.at", self.view.slides[a].extent)
+        return part_of(a, "at", self.view.slides[a].extent)
 
     def stored(self, later: Sequence[Symbol]) -> Frame:
         """The dimensions of a partial result: those of the picture."""

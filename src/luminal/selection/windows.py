@@ -7,7 +7,16 @@ from collections.abc import Collection, Iterator, Mapping
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Frame, Index, Literal, Phase, Reduction, Term
 from luminal.base.records import dataclass
-from luminal.shape.expression import Expression, Symbol
+from luminal.shape.expression import Expression, Symbol, axis
+
+
+def part_of(a: Symbol, role: str, extent: int) -> Symbol:
+    """An axis that stands for another one, or for a part of it, in such a role.
+
+    The name has the extent: windows of several sizes over one picture make several of one role,
+    and a text knows axes by their names.
+    """
+    return axis(f"{a.name}.{role}{extent}", extent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 import luminal as lm
+import luminal.nn.functional as F
 from luminal.algebra import term_text
 from luminal.algebra.lower import Lowered, lower
 from luminal.algebra.terms import Phase
@@ -16,7 +18,7 @@ from luminal.program.selection import Choice, Residence, Selection, verify
 from luminal.program.selection_text import parse, to_text
 from luminal.selection.fast import select
 from tests.fuzz.graphs import random_case
-from tests.machines import COSTS
+from tests.machines import COSTS, level
 from tests.unit.program.selections import every_kind
 
 GOLDEN = """\
@@ -100,6 +102,23 @@ def test_a_cascade_in_a_loop_is_read_back_and_verified() -> None:
     planted = replace(body, cascades=(replace(cascade, inner=()),))
     with pytest.raises(VerifyError, match="is no cascade"):
         verify(replace(selection, bodies={number: planted}))
+
+
+def test_windows_of_several_sizes_over_one_picture_are_read_back() -> None:
+    graph = lm.Graph()
+    picture = graph.tensor((1, 16, 33, 33), name="x") * 2
+    for size in (5, 7):
+        F.max_pool2d(picture, size, stride=1, padding=size // 2).output(f"pool{size}")
+    taps = graph.weight((3, 16, 5, 5), name="w")
+    for scale in (2, 4):
+        small = graph.tensor((1, 16, 16 // scale, 16 // scale), name=f"x{scale}")
+        large = F.interpolate(small, scale_factor=scale)
+        F.conv2d(large, taps, padding=2).output(f"conv{scale}")
+    lowered = lower(graph.graph())
+    selection = select(lowered, level("avx2").costs)
+    sizes = re.findall(r"axis \S+\.(?:at|met)\d* < (\d+)\n", to_text(selection))
+    assert {*sizes} == {"37", "39", "2", "3"}  # without them nothing is tested
+    round_trip(lowered, selection)
 
 
 def test_a_reduction_in_two_stages_is_read_back() -> None:
