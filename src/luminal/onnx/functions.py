@@ -12,7 +12,7 @@ from luminal.onnx.source import plain
 from luminal.onnx.values import number_of
 
 if TYPE_CHECKING:
-    from luminal.onnx.translate import Call
+    from luminal.onnx.call import Call
 
 
 def body(call: Call, version: int) -> FunctionProto:

@@ -10,33 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from typing import Any
 
 import numpy as np
-from onnx import (
-    AttributeProto,
-    FunctionProto,
-    GraphProto,
-    NodeProto,
-    SparseTensorProto,
-    TensorProto,
-    defs,
-)
+from onnx import FunctionProto, GraphProto, NodeProto
 
-from luminal.base.dtypes import DType
-from luminal.base.errors import DimError, LuminalError, ShapeError
-from luminal.base.records import dataclass
-from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import axis_of
+from luminal.base.errors import DimError, LuminalError
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import ops as hlir
 from luminal.onnx import functions, table
 from luminal.onnx.budget import Steps, check_depth, check_sizes
-from luminal.onnx.checks import Check, Checks
+from luminal.onnx.call import PREFIX, Call, title
+from luminal.onnx.checks import Checks
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.known import Known, Unknown
 from luminal.onnx.origins import recorded
+from luminal.onnx.scope import Scope, last_reads, resolved
 from luminal.onnx.source import (
     MAX_CONSTANT,
     Constant,
@@ -46,11 +35,8 @@ from luminal.onnx.source import (
     sparse_array,
     stored,
 )
-from luminal.onnx.values import NARROW_NUMBERS, Array, Coded, dtype_of_number, mapped, tensors
+from luminal.onnx.values import NARROW_NUMBERS, Array, Coded, mapped, tensors
 from luminal.session.graph import Graph
-from luminal.shape.expression import Expression, as_expression
-
-Attributes = Mapping[str, AttributeProto]
 
 
 class Cut(Exception):
@@ -60,26 +46,17 @@ class Cut(Exception):
 Ask = Callable[[Tensor, Sequence[Tensor]], Array]
 """Gives the elements of a Tensor that depends on data; later parts need the live values."""
 
+UNFIT = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What code meets that takes a damaged node for a sound one."""
 
-@dataclass
-class Scope:
-    """The names of one graph or function body, and what lies around it.
-
-    `last` counts for each name the node that reads it last: what nobody reads any more is dropped.
-    """
-
-    opsets: Mapping[str, int]
-    parent: Scope | None = None
-    attributes: Attributes = field(default_factory=dict)  # of the function that is being inlined
-    values: dict[str, Any] = field(default_factory=dict)
-    last: Mapping[str, int] = field(default_factory=dict)
-
-    def find(self, name: str) -> Scope | None:
-        """The scope that holds `name`, from inside out."""
-        scope: Scope | None = self
-        while scope is not None and name not in scope.values:
-            scope = scope.parent
-        return scope
+MOST_LETTERS = 500  # of what an error says of a node
 
 
 # Operators are recorded one by one, shapes too. Where one needs numbers that a run alone can give,
@@ -115,7 +92,7 @@ class Translation:
         self, graph: GraphProto, inputs: Mapping[str, Any], scope: Scope, *, is_main: bool = False
     ) -> list[Any]:
         """The outputs of a graph, recorded in a scope of its own."""
-        scope.last = _last_reads(graph)
+        scope.last = last_reads(graph)
         self._scopes.append(scope)
         try:
             for tensor in graph.initializer:
@@ -348,273 +325,8 @@ def live_name(cut: int, number: int) -> str:
     return f"live{cut}.{number}"
 
 
-PREFIX = "node "
-
-UNFIT = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
-"""What code meets that takes a damaged node for a sound one."""
-
-MOST_LETTERS = 500  # of what an error says of a node
-
-
-def title(node: NodeProto) -> str:
-    """A node in an error text."""
-    name = repr(node.name) if node.name else f"of {', '.join(map(repr, node.output)) or 'nothing'}"
-    return f"{PREFIX}{name} ({node.op_type})"
-
-
 def _short(error: Exception) -> str:
     """An error's text without the middle of what a damaged node makes long, as a million axes."""
     text = str(error)
     half = MOST_LETTERS // 2
     return text if len(text) <= MOST_LETTERS else f"{text[:half]} ... {text[-half:]}"
-
-
-def _last_reads(graph: GraphProto) -> dict[str, int]:
-    """For each name the number of the node that reads it last, in bodies inside too.
-
-    Outputs are read at the end; what is written but never read is not kept.
-    """
-    last: dict[str, int] = {}
-    for number, node in enumerate(graph.node):
-        last.update(dict.fromkeys(_reads(node), number))
-    last.update({output.name: len(graph.node) for output in graph.output})
-    for number, node in enumerate(graph.node):
-        for name in node.output:
-            last.setdefault(name, number)
-    return last
-
-
-def _reads(node: NodeProto) -> set[str]:
-    names = set(node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                names |= _reads(inner)
-            names |= {output.name for output in graph.output}
-    return names
-
-
-def resolved(attribute: AttributeProto, scope: Scope) -> AttributeProto:
-    """An attribute, or what it refers to of the function around it (an empty one if nothing)."""
-    if not attribute.ref_attr_name:
-        return attribute
-    return scope.attributes.get(attribute.ref_attr_name, AttributeProto(name=attribute.name))
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One node while it is recorded: its attributes, its inputs, and questions about values."""
-
-    node: NodeProto
-    scope: Scope
-    translation: Translation
-    asked: set[str] = field(default_factory=set)  # attributes
-
-    @property
-    def graph(self) -> Recorder:
-        """What values are recorded into."""
-        return self.translation.graph
-
-    @property
-    def version(self) -> int:
-        """The version of the operator set that the node belongs to."""
-        return self.scope.opsets[plain(self.node.domain)]
-
-    def defined(self) -> tuple[Any, ...]:
-        """The outputs by ONNX's definition of the operator: for options that have no other way."""
-        self.asked.update(attribute.name for attribute in self.node.attribute)
-        return tuple(self.translation.defined(self))
-
-    def resolved(self) -> NodeProto:
-        """The node, with values for attributes that refer to those of a function around it."""
-        if not any(attribute.ref_attr_name for attribute in self.node.attribute):
-            return self.node
-        copy = NodeProto()
-        copy.CopyFrom(self.node)
-        del copy.attribute[:]
-        for attribute in self.node.attribute:
-            value = AttributeProto()
-            value.CopyFrom(resolved(attribute, self.scope))
-            value.name = attribute.name
-            if value.type != AttributeProto.UNDEFINED:
-                copy.attribute.append(value)
-        return copy
-
-    # --- inputs
-
-    def arguments(self, row: table.Operator) -> list[Any]:
-        """What the operator's function takes after the call."""
-        arrays = {
-            k: self.known(self.input(k))
-            for k in row.known
-            if k < len(self.node.input) and self.node.input[k]
-        }
-        values = [arrays[k] if k in arrays else self.input(k) for k in range(len(self.node.input))]
-        for value in values:
-            if isinstance(value, Coded) and not row.any_dtype:
-                dtype_of_number(value.number)  # raises: it is none to compute in
-        return values
-
-    def input(self, position: int) -> Any:
-        """The value of an input; None where it is left out."""
-        if position >= len(self.node.input) or not self.node.input[position]:
-            return None
-        return self.translation.value(self.scope, self.node.input[position])
-
-    def known(self, value: Any) -> Array:
-        """The operand's value where it is known; see `Translation.known`."""
-        return self.translation.known(value)
-
-    def ints(self, position: int, name: str) -> list[int] | None:
-        """Integers of an input, or of the attribute that older versions have in its place."""
-        value = self.input(position)
-        if value is None:
-            numbers = self.attribute(name)
-            return None if numbers is None else list(numbers)
-        return ints_of(self.known(value))
-
-    def read(self, value: Any) -> Array:
-        """Reads an operand while recording; see `Translation.read`."""
-        return self.translation.read(value)
-
-    def within(self, elements: Tensor, low: Any, high: Any, what: str = "index") -> None:
-        """Requires elements of at least `low` and below `high`: raises OnnxError where they are
-        known to be none, else runs do. `what` they are stands in the error.
-        """
-        check = Check(title(self.node), what, elements, as_expression(low), as_expression(high))
-        self.translation.checks.add(check)
-
-    def indices(self, elements: Tensor, extent: Any) -> None:
-        """Requires positions along an extent, of which negative ones count from its end."""
-        self.within(elements, -extent, extent)
-
-    def count(self, number: int) -> None:
-        """Notes parts that the node makes beside itself; raises OnnxError for too many."""
-        self.translation.steps.count(number)
-
-    def hosted(self, array: Array) -> Tensor:
-        """Has the host compute results; see `Translation.hosted`."""
-        return self.translation.hosted(array)
-
-    # --- attributes
-
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute as Python has it: int, float, str, list, or a message."""
-        self.asked.add(name)
-        for attribute in self.node.attribute:
-            if attribute.name == name:
-                value = _value_of(resolved(attribute, self.scope))
-                return default if value is None else value
-        return default
-
-    def axis(self, default: int, rank: int, name: str = "axis") -> int:
-        """An attribute that is an axis, counted from the front; raises ShapeError beyond a rank."""
-        return self.place(self.attribute(name, default), rank)
-
-    def place(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; raises ShapeError where it is none of a rank."""
-        return axis_of(self.node.op_type, axis, rank)
-
-    def unneeded(self, *names: str) -> None:
-        """Says that attributes make no difference here."""
-        self.asked.update(names)
-
-    # ONNX adds attributes to operators. A function of the table that does not know one would ignore
-    # it and be wrong, so what nobody asked for must have its default value.
-    def check_attributes(self) -> None:
-        """Raises UnsupportedError for an attribute that nothing has asked for.
-
-        Unless it has its default value: what is not looked at might mean something else.
-        """
-        for attribute in self.node.attribute:
-            if attribute.name not in self.asked and not self._is_default(attribute):
-                raise UnsupportedError(f"the attribute {attribute.name!r} is not supported here")
-
-    def _is_default(self, attribute: AttributeProto) -> bool:
-        try:
-            schema = defs.get_schema(self.node.op_type, self.version, self.node.domain)
-        except defs.SchemaError:
-            return False
-        declared = schema.attributes.get(attribute.name)
-        return declared is not None and _value_of(declared.default_value) == _value_of(
-            resolved(attribute, self.scope)
-        )
-
-    def required(self, name: str) -> Any:
-        """An attribute that must be there; raises OnnxError."""
-        value = self.attribute(name)
-        if value is None:
-            raise OnnxError(f"the attribute {name!r} is missing; {self.node.op_type} needs it")
-        return value
-
-    def constant(self, value: Any, dtype: DType) -> Tensor:
-        """A number or an array in this dtype."""
-        return self.graph.constant(np.asarray(value).astype(dtype.numpy))
-
-    def tensor(self, proto: TensorProto) -> Any:
-        """A tensor among the attributes, as a value."""
-        return self.translation.initial(self.translation.source.array(proto))
-
-    def sparse(self, proto: SparseTensorProto) -> Any:
-        """A sparse tensor among the attributes, as a value."""
-        return self.translation.initial(sparse_array(self.translation.source, proto))
-
-
-def _value_of(attribute: AttributeProto) -> Any:
-    match attribute.type:
-        case AttributeProto.INT:
-            return attribute.i
-        case AttributeProto.FLOAT:
-            return attribute.f
-        case AttributeProto.STRING:
-            return attribute.s.decode("utf-8")
-        case AttributeProto.TENSOR:
-            return attribute.t
-        case AttributeProto.SPARSE_TENSOR:
-            return attribute.sparse_tensor
-        case AttributeProto.GRAPH:
-            return attribute.g
-        case AttributeProto.TYPE_PROTO:
-            return attribute.tp
-        case AttributeProto.INTS:
-            return list(attribute.ints)
-        case AttributeProto.FLOATS:
-            return list(attribute.floats)
-        case AttributeProto.STRINGS:
-            return [text.decode("utf-8") for text in attribute.strings]
-    return None
-
-
-def ints_of(array: Array) -> list[int]:
-    """Known elements as ints; raises ShapeError where a dim is among them."""
-    numbers = []
-    for element in np.asarray(array).reshape(-1).tolist():
-        if isinstance(element, Expression):
-            if not element.is_const:
-                raise ShapeError(f"needs the number that {element} stands for")
-            element = element.value
-        numbers.append(int(element))
-    return numbers
-
-
-def only(numbers: Sequence[Any]) -> Any:
-    """The one of them; raises OnnxError for more or none."""
-    if len(numbers) != 1:
-        raise OnnxError(f"takes one number, got {[*numbers]}")
-    return numbers[0]
-
-
-def extents_of(array: Array) -> list[Any]:
-    """Known elements as entries of a shape: ints, and Expressions where dims are involved."""
-    extents = []
-    for element in array.reshape(-1).tolist():
-        is_open = isinstance(element, Expression) and not element.is_const
-        extents.append(element if is_open else int(element))
-    return extents

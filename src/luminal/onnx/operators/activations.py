@@ -8,8 +8,8 @@ import luminal as lm
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
+from luminal.onnx.call import Call
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 
 
 @operator("Relu")

@@ -6,8 +6,8 @@ from typing import Any
 
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
+from luminal.onnx.call import Call
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 
 _PLAIN = {"is_causal", "kv_num_heads", "q_num_heads", "scale"}
 

@@ -14,9 +14,9 @@ import luminal as lm
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 from luminal.onnx.values import BITS, NARROW, Coded, dtype_of_number, number_of
 
 INTEGERS = {21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}

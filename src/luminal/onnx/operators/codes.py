@@ -14,7 +14,7 @@ import numpy as np
 import luminal as lm
 from luminal.base import dtypes
 from luminal.frontend.tensor import Tensor
-from luminal.onnx.translate import Call
+from luminal.onnx.call import Call
 from luminal.shape.expression import Expression
 
 LONGEST = 1 << 15

@@ -11,10 +11,11 @@ import luminal as lm
 from luminal.base import dtypes
 from luminal.base.errors import LuminalError
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call
 from luminal.onnx.checks import Check
 from luminal.onnx.errors import OnnxError, UnsupportedError
+from luminal.onnx.scope import Scope
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, Scope
 from luminal.onnx.values import Coded, dtype_of_number
 from luminal.shape.expression import Expression
 

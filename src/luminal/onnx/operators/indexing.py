@@ -12,10 +12,10 @@ from luminal.frontend.handle import along
 from luminal.frontend.movement.indexing import gather_at, wrapped
 from luminal.frontend.movement.scatter import written
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call, extents_of
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.operators.shapes import moving, tensor_of
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, extents_of
 from luminal.shape.expression import Expression, const, product_of
 
 

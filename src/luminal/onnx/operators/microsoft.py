@@ -14,9 +14,9 @@ import luminal as lm
 from luminal.base import dtypes
 from luminal.base.errors import ShapeError
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call
 from luminal.onnx.operators import activations, quantised, windows
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 from luminal.onnx.values import number_of
 
 DOMAIN = "com.microsoft"

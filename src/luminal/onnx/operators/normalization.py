@@ -7,9 +7,9 @@ from typing import Any
 import luminal as lm
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
+from luminal.onnx.call import Call
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 from luminal.onnx.values import dtype_of_number
 
 

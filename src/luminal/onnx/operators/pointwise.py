@@ -8,8 +8,8 @@ from typing import Any
 
 import luminal as lm
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "Abs": lm.abs,

@@ -6,9 +6,9 @@ from typing import Any
 
 import luminal as lm
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call
 from luminal.onnx.operators import codes
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 
 
 @operator("MatMul")

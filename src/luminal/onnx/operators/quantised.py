@@ -8,12 +8,12 @@ import luminal as lm
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call
 from luminal.onnx.operators import codes
 from luminal.onnx.operators.casts import INTEGERS, decoded, encoded
 from luminal.onnx.operators.shapes import tensor_of
 from luminal.onnx.operators.windows import convolved
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 from luminal.onnx.values import NARROW, Coded, dtype_of_number, number_of
 
 ROUNDED = 2.0**31

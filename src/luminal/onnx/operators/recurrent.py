@@ -11,9 +11,9 @@ from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
 from luminal.nn.recurrent import Carry, along
+from luminal.onnx.call import Call
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -9,8 +9,8 @@ import luminal as lm
 from luminal.base import dtypes
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call, extents_of, ints_of, only
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, extents_of, ints_of, only
 from luminal.onnx.values import Array
 
 Reduction = Callable[..., Tensor]

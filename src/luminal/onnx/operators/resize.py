@@ -16,9 +16,9 @@ from luminal.base.errors import ShapeError
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
 from luminal.onnx.budget import check_table
+from luminal.onnx.call import Call, extents_of, ints_of
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, extents_of, ints_of
 from luminal.onnx.values import Array
 
 

@@ -11,11 +11,11 @@ from luminal.base import dtypes
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
 from luminal.onnx.budget import check_table
+from luminal.onnx.call import Call
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.operators.shapes import extent
 from luminal.onnx.operators.windows import check_kernel, per_dim
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call
 from luminal.onnx.values import Array
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}

@@ -7,11 +7,11 @@ from typing import Any
 
 import luminal as lm
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call, ints_of
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.operators.control import body
 from luminal.onnx.operators.shapes import tensor_of
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, ints_of
 from luminal.onnx.values import Array
 from luminal.shape.expression import minimum
 

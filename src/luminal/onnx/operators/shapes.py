@@ -13,9 +13,9 @@ from luminal.base import dtypes
 from luminal.base.errors import ShapeError
 from luminal.frontend.movement import padding as pads
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.call import Call, extents_of, ints_of
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, extents_of, ints_of
 from luminal.onnx.values import Array, Coded, dtype_of_number, mapped
 from luminal.shape.expression import Expression, const, maximum, minimum, product_of
 from luminal.shape.prove import prove

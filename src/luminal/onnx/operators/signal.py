@@ -10,10 +10,10 @@ import numpy as np
 import luminal as lm
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.budget import check_table
+from luminal.onnx.call import Call, ints_of
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.operators.shapes import extent
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, ints_of
 from luminal.onnx.values import Array, dtype_of_number
 
 LONG = 1 << 22  # numbers of a table, above which a transform takes two smaller ones

@@ -16,10 +16,10 @@ from luminal.frontend.windows.pooling import max_of_windows, mean_of_windows
 from luminal.frontend.windows.unfold import Windows, require_fits, sliding, windowed
 from luminal.nn import functional as F
 from luminal.onnx.budget import check_table
+from luminal.onnx.call import Call, ints_of
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.operators import codes
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, ints_of
 from luminal.onnx.values import Array
 from luminal.shape.expression import Expression, ceil_div, const, maximum
 
