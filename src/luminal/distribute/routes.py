@@ -18,8 +18,6 @@ own. Where only these cut them, nothing crosses the mesh.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -28,10 +26,9 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
-from luminal.base.records import dataclass
 from luminal.distribute.edges import edge_of
-from luminal.distribute.layout import Cut, of_axes
 from luminal.distribute.mesh import EXPERT
+from luminal.distribute.orders import Kind, Plan, dimension_along, dimension_of, kinds_of, plan_of
 from luminal.distribute.partial import is_zero
 from luminal.distribute.propagate import Sites
 from luminal.hlir.attributes import (
@@ -44,175 +41,27 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.graph import Builder, Graph, copied
 from luminal.hlir.ops import Node, Value
-from luminal.shape.expression import ONE, TRUE, ZERO, Expression, const, product_of
+from luminal.shape.expression import ONE, ZERO, Expression, const, product_of
 from luminal.shape.view import View, index, made
-
-_INDICES = (dtypes.int32, dtypes.int64)
-
-
-class _Kind(NamedTuple):
-    """What integers are: `what` is "order" (the slot at each place of an order), "experts" (its
-    expert) or "place" (where in the order each slot is).
-    """
-
-    sort: Node
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How the slots of one order lie on ranks: `groups` of `ranks` ranks have `slots` each; a rank
-    along the axis "expert" has `experts` experts, one after the other, of `every`. `axes` are those
-    that cut slots without experts.
-    """
-
-    axes: tuple[str, ...]
-    groups: int
-    ranks: int
-    slots: int
-    experts: int
-    every: int
-
-    @property
-    def block(self) -> int:
-        """The room of a rank's part of the order: for all slots of its group."""
-        return self.ranks * self.slots
-
-    @property
-    def places(self) -> int:
-        """The extent of the order."""
-        return self.groups * self.ranks * self.block
 
 
 def by_routes(graph: Graph, sites: Sites) -> Graph:
     """The graph with the orders of its mixtures in blocks, one for each rank that tokens are cut
     over; the graph itself where there is none. `sites`: how it would lie as it is.
     """
-    kinds = _kinds(graph)
+    kinds = kinds_of(graph)
     plans = {}
     for sort in {kind.sort: None for kind in kinds.values() if kind.what == "place"}:
-        plan = _plan(sort, kinds, graph, sites)
+        plan = plan_of(sort, kinds, graph, sites)
         if plan is not None:
             plans[sort] = plan
     return _Writer(kinds, plans).graph(graph) if plans else graph
 
 
-# --- what is found ------------------------------------------------------------------------------
-
-
-def _kinds(graph: Graph) -> dict[Value, _Kind]:
-    """What the integers are that are made of sorted ones."""
-    kinds: dict[Value, _Kind] = {}
-    for node in graph.nodes():
-        match node.attrs:
-            case ViewAttrs(view=view):
-                kind = kinds.get(node.args[0])
-                if kind and view.domain is TRUE and _dimension_of(view.map[0], view.shape) >= 0:
-                    kinds[node.value] = kind
-            case GatherAttrs(map=(int(),)):
-                kind = kinds.get(node.args[1])
-                if kind and kind == (kind.sort, "order") and node.args[0] == kind.sort.args[0]:
-                    kinds[node.value] = _Kind(kind.sort, "experts")
-            case ScatterAttrs(map=(int(),), mode="set"):
-                kind = kinds.get(node.args[2])
-                if kind and kind == (kind.sort, "order") and _counts(node.args[1]):
-                    kinds[node.value] = _Kind(kind.sort, "place")
-            case _ if node.op.name == "Sort" and len(node.types[0].shape) == 1:
-                if node.args[0].dtype in _INDICES:
-                    kinds[Value(node, 0)] = _Kind(node, "experts")
-                    kinds[Value(node, 1)] = _Kind(node, "order")
-            case _:
-                source = _wrapped(node)
-                if source in kinds:
-                    kinds[node.value] = kinds[source]
-    return kinds
-
-
-def _wrapped(node: Node) -> Value | None:
-    """The integers that a node has as others of another width, or with negative ones counted from
-    the end.
-    """
-    if node.op.name == "Cast" and node.types[0].dtype in _INDICES:
-        return node.args[0]
-    if node.op.name != "Select":
-        return None
-    is_negative, from_end, x = node.args
-    below, added = is_negative.node, from_end.node
-    if below.op.name != "LessThan" or below.args[0] != x or not is_zero(below.args[1]):
-        return None
-    return x if added.op.name == "Add" and added.args[0] == x else None
-
-
-def _counts(value: Value) -> bool:
-    """Is it 0, 1, 2, ...?"""
-    attrs = value.node.attrs
-    return isinstance(attrs, IotaAttrs) and attrs.expr == index(0, value.shape[0])
-
-
-def _dimension_of(entry: Expression | int, shape: Shape) -> int:
-    """The dimension of a shape whose own position an entry of a map is; -1 where it is none's."""
-    for k, extent in enumerate(shape):
-        if entry == index(k, extent):
-            return k
-    return -1
-
-
-def _along(value: Value) -> int:
-    """The dimension along which integers of a kind differ."""
-    attrs = value.node.attrs
-    return _dimension_of(attrs.view.map[0], value.shape) if isinstance(attrs, ViewAttrs) else 0
-
-
-def _plan(sort: Node, kinds: Mapping[Value, _Kind], graph: Graph, sites: Sites) -> _Plan | None:
-    """How the slots of an order are to lie; None where they are whole or lie in another way."""
-    extent = sort.types[0].shape[0]
-    ids = sort.args[0]
-    if not extent.is_const:
-        return None
-    cuts = _cuts(ids, 0, sites)
-    is_nested = all(a.block == b.period for a, b in itertools.pairwise(cuts))
-    if not cuts or not is_nested or not cuts[-1].block.is_const:
-        return None
-    if cuts[0].period.value < extent.value:
-        return None  # an inner digit of the positions
-    looked_up = {
-        (cut.block.value, _extent(node, dimension))
-        for node in graph.nodes()
-        if isinstance(node.attrs, GatherAttrs)
-        for dimension, entry in enumerate(node.attrs.map)
-        if isinstance(entry, int) and kinds.get(node.args[1 + entry]) == (sort, "experts")
-        for cut in _cuts(node.args[0], dimension, sites)
-        if cut.axis == EXPERT and cut.block.is_const
-    }
-    slots = cuts[-1].block.value
-    names = tuple(cut.axis for cut in cuts)
-    if len(looked_up) == 1 and names[-1] == EXPERT:  # all matrices are cut alike
-        ((experts, every),) = looked_up
-        ranks = cuts[-1].ranks
-        groups = math.prod(cut.ranks for cut in cuts[:-1])
-        return _Plan(names[:-1], groups, ranks, slots, experts, every)
-    return _Plan(names, math.prod(cut.ranks for cut in cuts), 1, slots, 0, 0)
-
-
-def _extent(node: Node, dimension: int) -> int:
-    """The literal extent of a dimension of a Gather's source; 0 where it is none."""
-    extent = node.args[0].shape[dimension]
-    return extent.value if extent.is_const else 0
-
-
-def _cuts(value: Value, dimension: int, sites: Sites) -> tuple[Cut, ...]:
-    """The cuts of a dimension of a value, which may be a View."""
-    edge = edge_of(value)
-    return of_axes(len(value.shape), edge.of_user(sites.value(edge.value).cuts))[dimension]
-
-
-# --- what is written ----------------------------------------------------------------------------
-
-
 class _Route(NamedTuple):
     """An order in blocks: `order` is the slot at each of its places."""
 
-    plan: _Plan
+    plan: Plan
     extent: int  # the slots
     order: Value
     place: Value  # (groups, ranks, block): where in each block the slots of a group are
@@ -232,7 +81,7 @@ class _Writer:
     reads results back takes them from that one, and the first, which nothing reads then, is gone.
     """
 
-    def __init__(self, kinds: Mapping[Value, _Kind], plans: Mapping[Node, _Plan]) -> None:
+    def __init__(self, kinds: Mapping[Value, Kind], plans: Mapping[Node, Plan]) -> None:
         self._kinds, self._plans = kinds, plans
         self._builder = Builder()
         self._same: dict[Value, Value] = {}
@@ -293,14 +142,14 @@ class _Writer:
         self._moved[Value(node, 0)] = _Moved(experts, 0, node)
         self._moved[Value(node, 1)] = _Moved(whole, 0, node)
 
-    def _cut(self, x: Value, plan: _Plan, dimension: int = 0) -> Value:
+    def _cut(self, x: Value, plan: Plan, dimension: int = 0) -> Value:
         """Marks the groups of a value, its `dimension`, and the ranks, the next, as the mesh's."""
         spec: list[tuple[str, ...]] = [()] * len(x.shape)
         spec[dimension] = plan.axes
         spec[dimension + 1] = (EXPERT,) if plan.ranks > 1 else ()
         return self._builder.make("Shard", (x,), ShardAttrs(tuple(spec))).value
 
-    def _first_experts(self, plan: _Plan, dtype: DType, count: int) -> Value:
+    def _first_experts(self, plan: Plan, dtype: DType, count: int) -> Value:
         """The first expert of each rank; before that of the first all numbers are its own, and the
         last one's have no end.
         """
@@ -309,14 +158,14 @@ class _Writer:
         first[plan.ranks :] = np.iinfo(dtype.numpy).max
         return self._builder.constant(first, dtype)
 
-    def _from_start(self, ids: Value, plan: _Plan) -> Value:
+    def _from_start(self, ids: Value, plan: Plan) -> Value:
         """Experts of which negative ones count from the end."""
         builder = self._builder
         zero, every = (self._filled(n, ids.shape, ids.dtype) for n in (0, plan.every))
         is_negative = builder.apply("LessThan", ids, zero)
         return builder.apply("Select", is_negative, builder.apply("Add", ids, every), ids)
 
-    def _ranks_of(self, ids: Value, plan: _Plan) -> Value:
+    def _ranks_of(self, ids: Value, plan: Plan) -> Value:
         """The rank of each slot's expert, (slots,)."""
         builder = self._builder
         shape = (ids.shape[0], const(plan.ranks))
@@ -357,7 +206,7 @@ class _Writer:
         moved = self._moved.get(node.args[0])
         if moved is None:
             return None
-        dimension = _dimension_of(view.map[moved.dimension], view.shape)
+        dimension = dimension_of(view.map[moved.dimension], view.shape)
         others = [entry for k, entry in enumerate(view.map) if k != moved.dimension]
         if dimension < 0 or _depends([*others, view.domain], dimension, view.shape):
             return None
@@ -404,7 +253,7 @@ class _Writer:
         along = [self._moved[arg] for arg in indices if arg in self._moved]
         inside = self._moved.get(source)
         if inside is not None:
-            dimension = _dimension_of(attrs.map[inside.dimension], attrs.shape)
+            dimension = dimension_of(attrs.map[inside.dimension], attrs.shape)
             along.append(inside._replace(dimension=dimension))
         if not along or any(moved[1:] != along[0][1:] for moved in along):
             return None
@@ -435,7 +284,7 @@ class _Writer:
         return at._replace(value=self._builder.gather(new, shape, entries))
 
     def _looked_up_in(
-        self, source: Value, dimension: int, kind: _Kind | None, number: Value, at: _Moved
+        self, source: Value, dimension: int, kind: Kind | None, number: Value, at: _Moved
     ) -> tuple[Value, list[Expression | Value]]:
         """A source with a dimension in which integers along an order look up, cut into what a rank
         knows by its place on the mesh and what integers say, with the entries of the two.
@@ -495,7 +344,7 @@ class _Writer:
         k = at.dimension
         number = self._builder.view(at.value, made(at.value.shape, shape, [_at(k, shape)]))
         entries: list[Expression | Value] = [_at(d, shape) for d in range(len(shape))]
-        source, entries[k : k + 1] = self._looked_up_in(x, k, _Kind(at.sort, "order"), number, at)
+        source, entries[k : k + 1] = self._looked_up_in(x, k, Kind(at.sort, "order"), number, at)
         return self._builder.gather(source, shape, entries)
 
     def _read_back(self, node: Node) -> tuple[Value, ...] | None:
@@ -523,7 +372,7 @@ class _Writer:
         entries: list[Expression | Value] = [
             self._same[indices[other]] if isinstance(other, int) else other for other in attrs.map
         ]
-        entries[moved.dimension] = _at(_along(indices[entry]), attrs.shape)
+        entries[moved.dimension] = _at(dimension_along(indices[entry]), attrs.shape)
         back = self._back(moved)
         if any(isinstance(other, Value) for other in entries):
             return self._builder.gather(back, attrs.shape, entries)
@@ -549,7 +398,7 @@ class _Writer:
         shape, kind = node.args[1].shape, self._kinds.get(node.args[2])
         if kind is None or kind.what != what or kind.sort not in self._routes:
             return None
-        dimension = _along(node.args[2])
+        dimension = dimension_along(node.args[2])
         identity: list[Expression | int] = [_at(k, shape) for k in range(len(shape))]
         entries = [*attrs.map]
         if len(entries) != len(identity) or not isinstance(entries[dimension], int):
@@ -570,7 +419,7 @@ class _Writer:
         kinds = [self._kinds.get(arg) for arg in indices]
         if None in beside or _depends(fixed, at.dimension, source.shape):
             return None
-        if kinds.count(_Kind(at.sort, "experts")) != 1:
+        if kinds.count(Kind(at.sort, "experts")) != 1:
             return None  # a hole may be added only where no expert is
         entries: list[Expression | Value] = []
         new, split = self._same[dest], -1
@@ -629,7 +478,7 @@ def _depends(entries: Sequence[Expression | int], dimension: int, shape: Shape) 
     return any(not isinstance(entry, int) and at in entry.symbols() for entry in entries)
 
 
-def _digits(place: Expression, plan: _Plan) -> tuple[Expression, Expression, Expression]:
+def _digits(place: Expression, plan: Plan) -> tuple[Expression, Expression, Expression]:
     """The group, the rank and the place in its block of a place in an order."""
     within = place // plan.block
     return within // plan.ranks, within % plan.ranks, place % plan.block
