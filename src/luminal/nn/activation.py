@@ -11,7 +11,8 @@ from luminal.frontend.handle import describe, is_tensor
 from luminal.frontend.random.drawing import rrelu
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
-from luminal.nn.module import Module, no_tensor
+from luminal.nn.misuse import no_tensor
+from luminal.nn.module import Module
 
 
 class _Activation(Module):

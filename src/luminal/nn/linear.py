@@ -12,7 +12,8 @@ from luminal.frontend.matrices.products import bilinear
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.init import Draw
-from luminal.nn.module import Module, unfit
+from luminal.nn.misuse import unfit
+from luminal.nn.module import Module
 
 
 def near_zero(fan_in: int) -> Draw:

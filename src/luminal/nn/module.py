@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.base import lines
 from luminal.base.attribute_reads import watch
-from luminal.base.complex_dtypes import any_dtype_of
 from luminal.base.dtypes import (
     DType,
     bfloat16,
@@ -25,33 +24,24 @@ from luminal.base.dtypes import (
     float64,
     int8,
 )
-from luminal.base.errors import (
-    DTypeError,
-    GraphError,
-    InputError,
-    LoadError,
-    LuminalError,
-    ShapeError,
-)
+from luminal.base.errors import DTypeError, InputError, LuminalError
 from luminal.base.generator import checked_seed
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.graph import Recorder, parameter_names, recording_into
-from luminal.frontend.handle import Array, Pair, describe, is_tensor
+from luminal.frontend.handle import Array, Pair, is_tensor
 from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.tensor import Tensor
-from luminal.memory.data import array_of
-from luminal.memory.row_order import StoredRows
 from luminal.memory.state import Parameter, State
-from luminal.memory.stored import Stored, stored_or_array
-from luminal.nn import buffers
+from luminal.nn import buffers, loading
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
+from luminal.nn.loading import Holder
+from luminal.nn.misuse import NoForwardError, no_tensor, with_article
 from luminal.nn.packed_sequence import PackedSequence
 
 PLAIN = (bool, int, float, str, tuple, type(None))
 A = TypeVar("A")
 Self = TypeVar("Self", bound="Module")
-Holder = Parameter | State
 
 
 class Module:
@@ -112,7 +102,7 @@ class Module:
         path = next((path for path, below in self.named_modules() if below is module), "")
         if isinstance(error, KeyError) or not error.args or not (path or _is_users(module)):
             return
-        where = f"in {path}, {_with_article(module)} of {within}" if path else f"in {within}"
+        where = f"in {path}, {with_article(module)} of {within}" if path else f"in {within}"
         where += f", at {error.line}" if error.line is not None else ""
         error.args = (f"{error.args[0]} ({where})", *error.args[1:])
 
@@ -420,32 +410,13 @@ class Module:
         then changes nothing.
         """
         wanted: dict[str, Holder] = dict(self._held())
-        whole = _with_packed(wanted, state)
-        self._check_names(wanted, whole, strict)
-        data: dict[Packed, dict[str, Array]] = {}
-        arrays: dict[Holder, Array | Stored | StoredRows] = {}
-        packed: dict[Holder, Holder] = {}
-        for path, held in wanted.items():
-            if isinstance(whole.get(path), Packed):
-                if path in state:
-                    packed[held] = state[path]
-                elif isinstance(held, Packed):
-                    data[held] = held.loaded(
-                        {end: state[f"{path}.{end}"] for end in held.data_names}
-                    )
-            elif path in whole:
-                adopts = adopt_dtypes and isinstance(held, Parameter)
-                arrays[held] = _fitting(path, held, whole[path], adopts)
-        # All of it fits: only now is anything changed.
-        for taking, value in data.items():
-            taking.load(value)
-        for held, array in arrays.items():
-            held.dtype = any_dtype_of(array)
-            if isinstance(array, StoredRows) and isinstance(held, Parameter):
-                held.lies(array.memory, array.order)
-            else:
-                held.set(array)
-        self.exchange(packed)
+        optional = {
+            f"{path}.{name}" if path else name
+            for path, module in self.named_modules(remove_duplicate=False)
+            for name in module.optional
+        }
+        name = type(self).__name__
+        self.exchange(loading.load(name, wanted, state, optional, strict, adopt_dtypes))
 
     def exchange(self, replacements: Mapping[Holder, Holder]) -> None:
         """Puts others in the places of Parameters and States; tied ones stay tied."""
@@ -454,41 +425,6 @@ class Module:
             for name, part in [*module.parts()]:
                 if isinstance(part, Holder) and part in replacements:
                     module.set_part(name, replacements[part])
-
-    def _check_names(
-        self, wanted: Mapping[str, Holder], state: Mapping[str, Any], strict: bool
-    ) -> None:
-        # By holder and not by path: of tied Parameters a file may have but one name.
-        found_names = {held for path, held in wanted.items() if path in state}
-        optional = {
-            f"{path}.{name}" if path else name
-            for path, module in self.named_modules(remove_duplicate=False)
-            for name in module.optional
-        }
-        missing = [
-            f"{p}.{next(iter(held.data_names))}" if isinstance(held, Packed) else p
-            for p, held in wanted.items()
-            if held not in found_names and p not in optional
-        ]
-        unexpected = [name for name in state if name not in wanted]
-        # All that is wrong is told at once: loading a checkpoint again for each name would be slow.
-        problems = []
-        if strict and missing:
-            problems.append(f"missing: {_listed(missing)}")
-        if strict and unexpected:
-            problems.append(f"unexpected: {_listed(unexpected)}{_hint(wanted, unexpected)}")
-        misfits = []
-        for path, held in wanted.items():
-            shape = getattr(state.get(path), "shape", held.shape)
-            if tuple(shape) != held.shape:
-                turned = "; transpose it" if tuple(shape) == held.shape[::-1] else ""
-                misfits.append(f"{path}: expected shape {held.shape}, got {tuple(shape)}{turned}")
-        if misfits:
-            problems.append(_listed(misfits))
-        if problems:
-            name = type(self).__name__
-            problems += _renamed(unexpected, missing) if strict else ()
-            raise LoadError(f"{name}: the state_dict does not fit; {'; '.join(problems)}")
 
     def __repr__(self) -> str:
         return f"{self._tree()}  # {self._summary()}"
@@ -520,40 +456,6 @@ class Module:
             ", ".join(held_here) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
         )
         return f"{type(self).__name__}({inside})"
-
-
-class NoForwardError(GraphError, NotImplementedError):
-    """A module was called whose class has no forward."""
-
-
-def no_tensor(module: Module, x: Any) -> DTypeError:
-    """The error of a module that is called with something else than a Tensor."""
-    name = type(module).__name__
-    if x is None:
-        return DTypeError(
-            f"{name}: takes Tensors, got None; does the forward before it return its result?"
-        )
-    kind = type(x).__qualname__
-    owner = type(x).__module__.partition(".")[0]
-    kind = kind if owner == "builtins" else f"{owner}.{kind}"
-    return DTypeError(
-        f"{name}: takes Tensors, got a {kind}; pass lm.as_tensor(x), or call lm.jit(model) or a "
-        "function under @lm.jit with arrays"
-    )
-
-
-def unfit(module: Module, x: Any, wanted: tuple[int, ...], option: str) -> ShapeError:
-    """The error of a layer that was made for other last dims than x has."""
-    name, count = type(module).__name__, len(wanted)
-    shown = ", ".join(map(str, wanted))
-    ends = x.extents[-count:]
-    has = ", ".join(map(str, ends)) or "nothing"
-    is_fit = len(ends) == count and all(n.is_const for n in ends)
-    fix = f"make the layer with {option}={has}, or " if is_fit else ""
-    return ShapeError(
-        f"{name}: {option} is {shown}, but {describe(x)} ends in {has}; {fix}give it what ends in "
-        f"{shown}"
-    )
 
 
 def remember_options(classes: Iterable[type]) -> None:
@@ -624,11 +526,6 @@ def _warn_of_list(path: str, part: Any) -> None:
     )
 
 
-def _with_article(module: Module) -> str:
-    name = type(module).__name__
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-
-
 def _graph_of(arguments: Iterable[Any]) -> Recorder | None:
     """The graph of the Tensors among arguments, which may lie in lists, tuples and dicts."""
     recorder: Recorder | None = None
@@ -655,67 +552,3 @@ def factors_dtype(dtype: Any) -> DType:
         names = ", ".join(allowed_dtype.name for allowed_dtype in allowed)
         raise DTypeError(f"compute_dtype: {dtype!s} is not known; it is one of {names}")
     return factors
-
-
-def _hint(wanted: Mapping[str, Holder], unexpected: list[str]) -> str:
-    """What to do, if the state_dict has packed data (`W.int8.codes`) of what is floats here."""
-    for name in unexpected:
-        path, _, kind = name.rpartition(".")[0].rpartition(".")
-        if path in wanted and not isinstance(wanted[path], Packed):
-            return f"; {path} is packed as {kind} there: lm.quantize(module, {kind!r}) first"
-    return ""
-
-
-def _renamed(unexpected: list[str], missing: list[str]) -> Iterator[str]:
-    """What may be done about names: a prefix that is too much or lacks, a name that is like one."""
-    for name in unexpected:
-        for other in missing:
-            if name.endswith(f".{other}"):
-                yield f"take {name.removesuffix(other)!r} off the names"
-                return
-            if other.endswith(f".{name}"):
-                yield f"put {other.removesuffix(name)!r} before the names"
-                return
-    for name in unexpected[:1]:
-        for like in get_close_matches(name, missing, 1, 0.6):
-            yield f"rename {name} to {like}"
-
-
-def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state_dict where packed Parameters whose data it has stand for that, under their paths."""
-    weights = dict(state)
-    for path, held in wanted.items():
-        if isinstance(held, Packed) and path not in state:
-            names = [f"{path}.{end}" for end in held.data_names]
-            if all(name in state for name in names):
-                weights[path] = held
-                for name in names:
-                    weights.pop(name)
-    return weights
-
-
-def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | Stored | StoredRows:
-    """`value` as an array of the holder's dtype, or as it is if that is adopted."""
-    if isinstance(held, Packed):
-        raise LoadError(
-            f"{path}: is packed as {held.kind}, the state_dict has floats; load them before "
-            "lm.quantize, or into a module that is not packed"
-        )
-    if adopt_dtype and isinstance(value, StoredRows):
-        return value
-    try:
-        # Complex numbers stay such: another dtype has another memory.
-        is_adopted = adopt_dtype and not held.is_paired
-        array = (
-            array_of(value, None, path) if is_adopted else stored_or_array(value, held.dtype, path)
-        )
-    except DTypeError as error:
-        raise LoadError(str(error)) from None
-    if array.shape != held.shape:
-        raise LoadError(f"{path}: expected shape {held.shape}, got {array.shape}")
-    return array
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

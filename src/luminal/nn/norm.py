@@ -15,7 +15,8 @@ from luminal.frontend.reduce.normalization import batch_norm
 from luminal.frontend.tensor import Tensor
 from luminal.memory.state import Parameter, State
 from luminal.nn import init
-from luminal.nn.module import Module, unfit
+from luminal.nn.misuse import unfit
+from luminal.nn.module import Module
 from luminal.shape.expression import const, product_of
 
 

@@ -28,7 +28,8 @@ from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.memory.state import Parameter
-from luminal.nn.module import Holder, Module
+from luminal.nn.loading import Holder
+from luminal.nn.module import Module
 from luminal.nn.packed_floats import PACKED
 
 GROUP = 64  # of int4: what a scale of 2 bytes serves
