@@ -16,7 +16,7 @@ from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.base import dots
 from luminal.base.dots import MMA, MMA_SCALED
-from luminal.codegen.c_family.kernel import Walk
+from luminal.codegen.c_family.walk import Walk
 from luminal.kernel.product_blocks import Products
 from tests.backends.c_family.block_products import (
     KINDS,

@@ -15,7 +15,7 @@ from luminal.backends.c_backend import CBackend, machine
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.base.dots import MMA, TCGEN05, TCGEN05_SCALED
-from luminal.codegen.c_family.kernel import Walk
+from luminal.codegen.c_family.walk import Walk
 from luminal.kernel import product_tiling
 from luminal.kernel.product_tiling import ProductTiling
 from luminal.shape.expression import Expression

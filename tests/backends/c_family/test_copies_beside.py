@@ -13,7 +13,7 @@ import pytest
 from luminal.backends.c_backend import CBackend
 from luminal.backends.hip.backend import Hip
 from luminal.base.dots import MFMA, MFMA_3, Dot
-from luminal.codegen.c_family import kernel
+from luminal.codegen.c_family import walk
 from luminal.compiler import compile
 from luminal.compiler.assemble import text_key
 from luminal.compiler.compile import lower_by_stages
@@ -86,12 +86,12 @@ def test_random_products(first: int) -> None:
 
 
 def one_copy_too_many_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = kernel.fewest_copies
-    monkeypatch.setattr(kernel, "fewest_copies", lambda expanded: own(expanded) + 1)
+    own = walk.fewest_copies
+    monkeypatch.setattr(walk, "fewest_copies", lambda expanded: own(expanded) + 1)
 
 
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "AWAIT_BESIDE", "if (0) await_copies_beside")
+    monkeypatch.setattr(walk, "AWAIT_BESIDE", "if (0) await_copies_beside")
 
 
 def wrong_stride_of_lanes(monkeypatch: pytest.MonkeyPatch) -> None:

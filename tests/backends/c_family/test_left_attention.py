@@ -18,7 +18,7 @@ from luminal.backends.cuda.backend import Cuda
 from luminal.base.dots import WGMMA
 from luminal.base.dtypes import float32
 from luminal.base.numerics import Numerics
-from luminal.codegen.c_family.kernel import Walk
+from luminal.codegen.c_family.walk import Walk
 from luminal.compiler.compile import lower_to_program
 from luminal.frontend.matrices.attention import scaled_dot_product_attention
 from luminal.kernel.cascade_fragments import Fragments

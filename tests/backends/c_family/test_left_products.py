@@ -14,8 +14,8 @@ import luminal as lm
 from luminal.backends.c_backend import CCode
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
-from luminal.codegen.c_family.kernel import Walk
 from luminal.codegen.c_family.persistent import spell_tiles_together
+from luminal.codegen.c_family.walk import Walk
 from luminal.expand.expand import expand
 from luminal.kernel.boxes import Tensor
 from luminal.kernel.knobs import Knobs, as_knobs

@@ -13,10 +13,10 @@ import luminal as lm
 from luminal.backends.c_backend import CBackend
 from luminal.backends.hip.backend import Hip
 from luminal.base.dots import MFMA, WMMA, Dot
-from luminal.codegen.c_family import kernel
+from luminal.codegen.c_family import walk
 from luminal.codegen.c_family.hip import HIP
-from luminal.codegen.c_family.kernel import Walk
 from luminal.codegen.c_family.persistent import spell_tiles_together
+from luminal.codegen.c_family.walk import Walk
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from tests.backends.c_family.checked import checked
@@ -103,7 +103,7 @@ def test_large_buffers_have_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets of 32 bits do not reach what lies beyond 2 GiB."""
     made, graph = checked("hip", MFMA), product("bfloat16", *RAGGED, (False, True))
     first = 2 * RAGGED[0] * RAGGED[1]
-    monkeypatch.setattr(kernel, "RANGE_BYTES", first)
+    monkeypatch.setattr(walk, "RANGE_BYTES", first)
     (text,) = texts(made, graph)
     assert "b0_range" not in text
     assert "b1_range" in text

@@ -13,7 +13,7 @@ from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.base.dots import MMA, MMA_FLOAT8, TCGEN05
-from luminal.codegen.c_family.kernel import Walk
+from luminal.codegen.c_family.walk import Walk
 from luminal.compiler.compile import lower_by_stages
 from luminal.expand.expand import expand
 from luminal.kernel.knobs import Knobs, as_knobs

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import luminal as lm
 from luminal.backends.hip.backend import Hip
-from luminal.codegen.c_family.kernel import shared_bytes
+from luminal.codegen.c_family.launched import shared_bytes
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from tests.backends.c_family.accesses import LARGE

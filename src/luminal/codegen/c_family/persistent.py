@@ -19,15 +19,9 @@ from collections.abc import Sequence
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import INTEGERS, Dialect
-from luminal.codegen.c_family.kernel import (
-    CHUNKS,
-    SCRATCH,
-    Walk,
-    dtypes_of,
-    expanded_for,
-    shared_bytes,
-    tensors,
-)
+from luminal.codegen.c_family.kernel import expanded_for
+from luminal.codegen.c_family.launched import shared_bytes, tensors
+from luminal.codegen.c_family.walk import CHUNKS, SCRATCH, Walk, dtypes_of
 from luminal.expand.ir import Kernel
 from luminal.kernel import tile_ir
 from luminal.kernel.boxes import Tensor
