@@ -24,7 +24,7 @@ from typing import IO, Any
 import luminal as lm
 from luminal.base.errors import LoadError, LuminalError
 from luminal.models.checkpoint import read_tokenizer
-from luminal.models.generate import load
+from luminal.models.loading import load
 from luminal.search.operands import MEMORY
 from tests.fuzz.damaged_models import Damaged, damaged
 

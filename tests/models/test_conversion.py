@@ -34,9 +34,9 @@ from luminal.models.chat_template import special_tokens
 from luminal.models.checkpoint import load_checkpoint, read_tokenizer
 from luminal.models.conversion import convert
 from luminal.models.decoder import Decoder
-from luminal.models.generate import load as models_load
 from luminal.models.gguf.metadata import check_same
 from luminal.models.llama import Llama, LlamaConfig
+from luminal.models.loading import load as models_load
 from luminal.models.write_folder import write_folder
 from tests.long_share import mostly_long
 from tests.unit.loaders.texts import CORPUS, TEXTS

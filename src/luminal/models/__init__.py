@@ -6,7 +6,8 @@ from luminal.base import garbage, lazy
 
 with garbage.held():  # modules stay, and there are many: a fifth of their time
     from luminal.models.chat_template import ChatTemplate
-    from luminal.models.generate import LanguageModel, load
+    from luminal.models.generate import LanguageModel
+    from luminal.models.loading import load
     from luminal.models.sampling import Sampling
     from luminal.models.shipped import SHIPPED
     from luminal.models.speculative import ModelDraft, PromptLookup

@@ -19,8 +19,8 @@ from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.mapped import given_path
 from luminal.loaders.write_atomic import replacing
-from luminal.models.generate import load
 from luminal.models.llama import Llama, LlamaConfig
+from luminal.models.loading import load
 from luminal.models.write_folder import write_folder
 from luminal.nn import functional as F
 from luminal.nn import init
