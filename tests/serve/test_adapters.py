@@ -27,7 +27,8 @@ from luminal.models.text import Text as Written
 from luminal.serve import program
 from luminal.serve.app import make_app
 from luminal.serve.blocks import BlockPool, contents_of
-from luminal.serve.engine import Engine, EngineOptions, Event, Job
+from luminal.serve.engine import Engine, EngineOptions
+from luminal.serve.jobs import Event, Job
 from luminal.serve.load import load
 from luminal.serve.orders import Limits
 from luminal.serve.program import adapters_of, inputs_of

@@ -15,7 +15,8 @@ from luminal.models.sampling import Sampling
 from luminal.models.text import Text
 from luminal.serve import engine as engines
 from luminal.serve import program
-from luminal.serve.engine import Engine, EngineOptions, Event, Job
+from luminal.serve.engine import Engine, EngineOptions
+from luminal.serve.jobs import Event, Job
 from luminal.serve.workshop import matchers
 from tests.serve.running import CONTEXT, Running, characters
 from tests.serve.small_drafted import WAYS, model

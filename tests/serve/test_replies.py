@@ -9,7 +9,7 @@ import pytest
 
 from luminal.loaders.token_bytes import TokenTexts
 from luminal.loaders.tokenizer import StreamDecoder
-from luminal.serve.engine import Event
+from luminal.serve.jobs import Event
 from luminal.serve.replies import Chats, Choice, Completions, in_pieces, to_json
 from tests.unit.loaders.vocabularies import byte_fallback, byte_level
 

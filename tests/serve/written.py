@@ -11,7 +11,8 @@ import pytest
 from luminal.base.errors import InputError
 from luminal.models.sampling import Sampling
 from luminal.models.text import Text
-from luminal.serve.engine import Engine, Event, Job
+from luminal.serve.engine import Engine
+from luminal.serve.jobs import Event, Job
 
 PREFIX = "a shared beginning of some length: "
 Client = tuple[str, dict[str, Any], Sequence[str]]

@@ -26,8 +26,8 @@ from luminal.models.seen import Images
 from luminal.serve import orders
 from luminal.serve.application import Application, json_answer
 from luminal.serve.desk import Desk
-from luminal.serve.engine import Event, Job
 from luminal.serve.errors import RESPONSES, ApiError
+from luminal.serve.jobs import Event, Job
 from luminal.serve.local_api import LocalApi
 from luminal.serve.metrics import Metrics
 from luminal.serve.orders import Limits, Order

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from luminal.models.constraints import ConstraintError
 from luminal.models.seen import Images
-from luminal.serve.engine import Job
 from luminal.serve.errors import ApiError, refused
+from luminal.serve.jobs import Job
 from luminal.serve.orders import Limits, Order
 from luminal.serve.reading import Asked, read
 from luminal.serve.served import Served

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from dataclasses import field
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
@@ -23,14 +22,15 @@ from luminal.base.records import dataclass
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.constraints import ConstraintError
 from luminal.models.decoder import Decoder
-from luminal.models.sampling import Draw, features_of
+from luminal.models.sampling import Draw
 from luminal.models.seeing.sight import Sight
 from luminal.models.speculative import PromptLookup
-from luminal.models.text import Ranked, Text
+from luminal.models.text import Text
 from luminal.serve import scheduler
 from luminal.serve.blocks import BlockPool
 from luminal.serve.drafts import Drafts, LookupDrafts, ModelDrafts
-from luminal.serve.program import Choices, StepProgram
+from luminal.serve.jobs import Event, Job, New, new_of
+from luminal.serve.program import StepProgram
 from luminal.serve.ranks import ALONE, Ranks
 from luminal.serve.scheduler import PIECE, Scheduler, Step
 
@@ -58,50 +58,6 @@ class EngineOptions:
     backend: str | None = None
     dtype: Any = float32
     ranks: Ranks = ALONE
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """One text to be written, and how many of the likeliest tokens come with each (None: none)."""
-
-    text: Text
-    place: scheduler.Text
-    logprobs: int | None = None
-    features: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        asked = () if self.logprobs is None else ("top_logprobs",)
-        self.features = frozenset((*features_of([self.text.draw]), *asked))
-
-    @property
-    def cached(self) -> int:
-        """How many tokens of the prompt were found in the cache."""
-        return self.place.cached
-
-
-class Event(NamedTuple):
-    """What a step added to a job: characters that are certain, and the token.
-
-    `reason`: set by the last event. `error`: what went wrong instead, and whether what was asked
-    for `is_fault` of it.
-    """
-
-    job: Job
-    piece: str = ""
-    token: int | None = None
-    logprob: float | None = None
-    top: tuple[Ranked, ...] = ()
-    reason: str | None = None
-    error: str | None = None
-    is_fault: bool = False
-
-
-class New(NamedTuple):
-    """A token that a step has chosen for a text, with what was asked of it."""
-
-    token: int
-    logprob: float | None = None
-    top: tuple[Ranked, ...] = ()
 
 
 class Load(NamedTuple):
@@ -271,7 +227,7 @@ class Engine:
             if self._calls:
                 # Only one: a request for 256 vectors would otherwise hold up every text that is
                 # being written.
-                self._calls.popleft()()  # one between two steps
+                self._calls.popleft()()
             step = self._scheduler.step()
             idle = step is None and not self._calls
             if step is None:
@@ -343,7 +299,7 @@ class Engine:
         written: dict[Job, list[New]] = {}
         for number, (job, writes_text) in enumerate(zip(jobs, writes, strict=True)):
             if writes_text:
-                written.setdefault(job, []).append(_new(job, tokens[number], chosen, number))
+                written.setdefault(job, []).append(new_of(job, tokens[number], chosen, number))
         return [event for job, new in written.items() for event in self._goes_on(job, new)]
 
     def _drafted(self, step: Step, drafts: Drafts) -> tuple[Step, Ahead]:
@@ -434,19 +390,3 @@ def _draws(step: Step, jobs: Sequence[Job], ahead: Ahead) -> list[Draw]:
         job.text.draw if row.proposed is None else ahead[row.text][row.start - len(row.text.tokens)]
         for row, job in zip(step.rows, jobs, strict=True)
     ]
-
-
-def _new(job: Job, token: int, chosen: Choices, number: int) -> New:
-    """A token of a job, chosen by row `number`, with what is told of it."""
-    if job.logprobs is None or chosen.logprobs is None:
-        return New(token)
-    return New(token, float(chosen.logprobs[number]), _likeliest(chosen, number, job.logprobs))
-
-
-def _likeliest(chosen: Choices, number: int, count: int) -> tuple[Ranked, ...]:
-    assert chosen.top_tokens is not None
-    assert chosen.top_logprobs is not None
-    tokens, logprobs = (
-        array[number, :count].tolist() for array in (chosen.top_tokens, chosen.top_logprobs)
-    )
-    return tuple(zip(tokens, logprobs, strict=True))

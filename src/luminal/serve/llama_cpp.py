@@ -13,9 +13,9 @@ from typing import Any
 from luminal.base.records import dataclass
 from luminal.loaders.shown import shown
 from luminal.loaders.token_bytes import Spelling, TokenTexts
-from luminal.serve.engine import Event
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.fields import Fields
+from luminal.serve.jobs import Event
 from luminal.serve.local_options import refuse, room_of, sampling_of
 from luminal.serve.orders import Limits, Order, Ready, prompts_of, stops_of
 from luminal.serve.replies import Choice, Replies

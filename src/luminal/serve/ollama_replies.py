@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from luminal.base.records import dataclass
-from luminal.serve.engine import Event
 from luminal.serve.errors import OLLAMA
+from luminal.serve.jobs import Event
 from luminal.serve.ollama_order import now
 from luminal.serve.replies import Choice, Replies, to_json
 from luminal.serve.tool_calls import calls_in

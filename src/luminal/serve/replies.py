@@ -13,8 +13,8 @@ from luminal.base.records import dataclass
 from luminal.loaders.token_bytes import TokenTexts
 from luminal.loaders.tokenizer import StreamDecoder
 from luminal.models.text import Ranked
-from luminal.serve.engine import Event, Job
 from luminal.serve.errors import OLLAMA, RESPONSES, ApiError
+from luminal.serve.jobs import Event, Job
 from luminal.serve.tool_calls import calls_in
 
 

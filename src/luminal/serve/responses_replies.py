@@ -8,8 +8,8 @@ from dataclasses import field
 from typing import Any
 
 from luminal.base.records import dataclass
-from luminal.serve.engine import Event
 from luminal.serve.errors import RESPONSES
+from luminal.serve.jobs import Event
 from luminal.serve.orders import Order
 from luminal.serve.replies import Choice, Replies, to_json
 from luminal.serve.tool_calls import calls_in

@@ -16,8 +16,9 @@ from luminal.models.seen import Images
 from luminal.models.speculative import PromptLookup
 from luminal.models.text import Matcher, Ranked, Text
 from luminal.models.whole_texts import pooled, ranked
-from luminal.serve.engine import Engine, EngineOptions, Job
+from luminal.serve.engine import Engine, EngineOptions
 from luminal.serve.errors import ApiError
+from luminal.serve.jobs import Job
 from luminal.serve.orders import FILES, MOST_LOGPROBS, TEXTS, Order
 from luminal.serve.words import Words
 from luminal.serve.workshop import Workshop

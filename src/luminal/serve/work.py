@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from luminal.serve.engine import Event
 from luminal.serve.errors import ApiError, refused
+from luminal.serve.jobs import Event
 from luminal.serve.orders import Order
 from luminal.serve.replies import Choice, Replies, usage
 
