@@ -68,7 +68,8 @@ from luminal.frontend.tensor import Tensor
 from luminal.functions import *  # noqa: F403
 from luminal.loaders.state_dict import load
 from luminal.loaders.write_safetensors import save_safetensors as save
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.runtime.executable import Executable
 from luminal.runtime.run import Run
 from luminal.search.options import CompilationMode, SearchOptions, TimeBudget

@@ -18,7 +18,8 @@ from luminal.frontend.handle import is_tensor
 from luminal.frontend.movement.joining import broadcast_tensors
 from luminal.frontend.pointwise.binary import graph_of
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.session.eager import default_graph
 from luminal.session.seeded import rand, randn
 

@@ -25,7 +25,8 @@ from luminal.frontend.movement.padding import pad
 from luminal.frontend.movement.views import concat, flip
 from luminal.frontend.tensor import Tensor
 from luminal.functions import roll
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.session.default_graph import constant
 
 __all__ = [

@@ -19,7 +19,8 @@ from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Builder, Graph, Output
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.types import TensorType
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.runtime.executable import Executable
 from luminal.shape import view as views
 from luminal.shape.expression import const

@@ -7,7 +7,7 @@ import numpy as np
 import luminal as lm
 from luminal.base.dtypes import DType
 from luminal.loaders.ggml.packed import RECORDED, packed
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn.packed_floats import PACKED
 from tests.fuzz.graphs import Case
 from tests.numerics.packed_blocks import blocks_of

@@ -14,7 +14,8 @@ from luminal.base.errors import CollectiveError, DimError, InputError
 from luminal.compiler.compile import lower_to_program
 from luminal.distribute.mesh import Mesh
 from luminal.hlir.graph import Assign, Builder, Graph, Output
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.program.launch_list import CollectiveLaunch, Launch, LoopLaunch, walk
 from luminal.program.launch_text import to_text
 from luminal.runtime.collectives.engine import Engine

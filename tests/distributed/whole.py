@@ -20,7 +20,8 @@ from luminal.hlir.prune import pruned
 from luminal.hlir.sharding import dims_at
 from luminal.hlir.substitute import all_nodes
 from luminal.hlir.verify import verify
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 from luminal.shape.expression import TRUE, Expression, const
 
 Array = np.ndarray[Any, Any]

@@ -21,7 +21,8 @@ from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.semantics import extents
 from luminal.hlir.types import TensorType
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, Symbol, const, symbol
 

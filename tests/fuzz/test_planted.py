@@ -15,7 +15,7 @@ from luminal.algebra.lower import Lowering
 from luminal.base import config
 from luminal.frontend.reduce import normalization
 from luminal.kernel import reductions
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.program import memory_plan
 from tests.fuzz.campaign import Tally, how_of, programs
 from tests.fuzz.programs.check import check

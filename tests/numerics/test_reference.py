@@ -14,7 +14,8 @@ from luminal.base.errors import InputError
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Assign, Builder, Graph, Output
 from luminal.hlir.ops import OPS, Node, Value
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const, symbol
 from tests.numerics.tolerance import compare

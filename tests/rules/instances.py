@@ -15,7 +15,7 @@ from luminal.base.dtypes import DType
 from luminal.egraph.intern import literal_data
 from luminal.hlir.graph import Builder, Output
 from luminal.hlir.ops import OPS, Value
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.rules import notation
 from luminal.rules.notation import Apply, Leaf, Move, Number, Pattern, Position
 from luminal.shape.expression import Symbol, axis, symbol

@@ -31,6 +31,7 @@ EDGES = (  # where users' arrays and files come in and results go out
     "memory/data.py",
     "memory/dlpack_device.py",
     "memory/arrays.py",
+    "memory/parameter.py",
     "memory/state.py",
     "runtime/arrays.py",
     "runtime/device.py",

@@ -29,7 +29,7 @@ from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.semantics import convert
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import Expression, Symbol, all_of, axis, const
 from luminal.shape.view import index

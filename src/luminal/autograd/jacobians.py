@@ -16,7 +16,8 @@ from luminal.base.errors import GraphError
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape.expression import product_of
 
 Argnums = int | Sequence[int]

@@ -10,7 +10,8 @@ from luminal.base.errors import GraphError
 from luminal.frontend.handle import describe, is_tensor
 from luminal.frontend.pointwise.binary import graph_of
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 
 
 def grad(

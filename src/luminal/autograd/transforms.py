@@ -17,7 +17,8 @@ from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.ops import Value
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 
 Variable = Tensor | Parameter
 

@@ -26,7 +26,8 @@ from luminal.hlir.attributes import Body, GatherAttrs, LoopAttrs, ScatterAttrs
 from luminal.hlir.graph import Builder, copied, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.types import TensorType
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape.expression import ONE, ZERO, Expression
 from luminal.shape.view import View, expand, index, permute
 

@@ -15,7 +15,8 @@ from luminal.distribute.parts import shape_of_part
 from luminal.distribute.plans import axis_of, follow, kinds_of, marks_of, restore
 from luminal.distribute.price import Machine, Price, price
 from luminal.hlir.graph import Graph
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 
 Named = Sequence[tuple[str, Parameter]]
 

@@ -17,9 +17,10 @@ from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.substitute import all_nodes
 from luminal.memory.mapped_pages import is_mapped, let_go
+from luminal.memory.parameter import Parameter
 from luminal.memory.part import Part
 from luminal.memory.read_anew import ReadAnew
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.state import Assignable, State
 
 Array = np.ndarray[Any, Any]
 Gather = Callable[[Array, str], list[Array]]

@@ -17,8 +17,9 @@ from luminal.distribute.layout import Layout, text
 from luminal.distribute.mesh import Mesh
 from luminal.distribute.parts import assembled, part, shape_of_part
 from luminal.hlir.semantics import Array
+from luminal.memory.parameter import Parameter
 from luminal.memory.part import Part
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.state import Assignable, State
 
 _spreads: weakref.WeakKeyDictionary[Assignable, dict[tuple[Mesh, Layout], Spread]] = (
     weakref.WeakKeyDictionary()

@@ -22,7 +22,8 @@ from typing import Any
 from luminal.base.errors import InputError
 from luminal.base.near_names import suggestion
 from luminal.distribute.mesh import EXPERT, Mesh, Spec, dealt, spec_of
-from luminal.memory.state import Assignable, Parameter
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable
 
 STAGES = ("zero1", "zero2", "zero3")
 PLANS = ("data", *STAGES, "tensor", "sequence", EXPERT)

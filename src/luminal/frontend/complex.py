@@ -28,7 +28,8 @@ from luminal.frontend.complex_functions import FUNCTIONS, quotient
 from luminal.frontend.handle import Array, Pair, is_tensor
 from luminal.frontend.names.table import offered
 from luminal.frontend.pointwise.binary import graph_of, where
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 
 LINEAR = frozenset(
     "cat concat concatenate stack hstack vstack dstack reshape view flatten ravel unflatten "

@@ -26,9 +26,11 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, Value
+from luminal.memory.as_tensor import recorder
 from luminal.memory.data import array_of, complex_array_of
+from luminal.memory.parameter import Parameter
 from luminal.memory.row_order import PairsOf
-from luminal.memory.state import Assignable, Parameter, State, recorder
+from luminal.memory.state import Assignable, State
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 from luminal.shape.prove import prove
 

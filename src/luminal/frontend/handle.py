@@ -14,8 +14,10 @@ from luminal.base.errors import DTypeError, ShapeError
 from luminal.base.near_names import NUMPYS, explained
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.ops import Value
+from luminal.memory.as_tensor import HOW_TO_READ, outside, recorder
 from luminal.memory.data import is_array, is_list_of_numbers
-from luminal.memory.state import Parameter, State, how_to_read, outside, recorder
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 
@@ -190,7 +192,7 @@ def apply(name: str, *tensors: Tensor) -> Tensor:
 
 def as_tensor_advice(x: Any) -> str:
     """What to write for a value that is no Tensor."""
-    return how_to_read(x) if isinstance(x, State | Parameter) else "pass lm.tensor(x)"
+    return HOW_TO_READ if isinstance(x, State | Parameter) else "pass lm.tensor(x)"
 
 
 def of_tensors(function: Callable[P, R], name: str = "") -> Callable[P, R]:

@@ -26,7 +26,8 @@ from luminal.frontend.reduce import reductions
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
 from luminal.memory import dlpack
 from luminal.memory.data import is_array, shown_elements
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 
 
 class Tensor(Methods):

@@ -17,7 +17,8 @@ from luminal.shape.view import View
 
 if TYPE_CHECKING:
     from luminal.hlir.ops import Node, Value
-    from luminal.memory.state import Assignable, Parameter, State
+    from luminal.memory.parameter import Parameter
+    from luminal.memory.state import Assignable, State
 
 Shape = tuple[Expression, ...]
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -34,7 +34,8 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.ops import Node, Value
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol
 from luminal.shape.view import View, compose, identity
 

@@ -39,7 +39,8 @@ from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import OPS, Node, Value
 from luminal.hlir.printer import WORD
 from luminal.hlir.types import TensorType
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 from luminal.shape.expression import TRUE, Expression, Symbol, symbol
 from luminal.shape.parse import parse as parse_expression
 from luminal.shape.view import View, index

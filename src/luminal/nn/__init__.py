@@ -7,7 +7,7 @@ GatedFeedForward, SwiGLU, MoE, RelativeBias.
 from luminal.base.near_names import with_suggestions
 from luminal.frontend.foreign import absent
 from luminal.frontend.random.keyed import keyed
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn import functional, init, utils
 from luminal.nn.activation import (
     CELU,

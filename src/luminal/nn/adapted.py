@@ -15,7 +15,7 @@ from luminal.base.errors import InputError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, Extent
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn.linear import Linear
 
 

@@ -7,7 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from luminal.base.errors import InputError
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn.module import Module
 
 T = TypeVar("T")

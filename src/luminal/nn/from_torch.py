@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from luminal.base.complex_dtypes import any_dtype_of
 from luminal.base.dtypes import dtype_of
 from luminal.base.errors import InputError
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 
 if TYPE_CHECKING:
     from luminal.nn.module import Module

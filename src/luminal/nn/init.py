@@ -18,7 +18,7 @@ from luminal.base.generator import manual_seed as manual_seed
 from luminal.base.generator import take_seed
 from luminal.frontend.handle import Array
 from luminal.memory.arrays import Buffer
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 
 Rng: TypeAlias = np.random.Generator
 Shape: TypeAlias = Sequence[int]

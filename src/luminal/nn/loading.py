@@ -11,8 +11,9 @@ from luminal.base.errors import DTypeError, LoadError
 from luminal.frontend.handle import Array
 from luminal.frontend.matrices.packed import Packed
 from luminal.memory.data import array_of
+from luminal.memory.parameter import Parameter
 from luminal.memory.row_order import StoredRows
-from luminal.memory.state import Parameter, State
+from luminal.memory.state import State
 from luminal.memory.stored import Stored, stored_or_array
 
 Holder = Parameter | State

@@ -31,7 +31,8 @@ from luminal.frontend.graph import Recorder, parameter_names, recording_into
 from luminal.frontend.handle import Array, Pair, is_tensor
 from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.nn import buffers, loading
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter

@@ -12,7 +12,7 @@ from luminal.frontend.handle import Array, describe
 from luminal.frontend.movement.views import concat
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn import init
 from luminal.nn.attention import causal_mask
 from luminal.nn.dropout import Dropout

@@ -13,7 +13,8 @@ from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe, work_dtype
 from luminal.frontend.reduce.normalization import batch_norm
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.nn import init
 from luminal.nn.misuse import unfit
 from luminal.nn.module import Module

@@ -27,7 +27,7 @@ from luminal.loaders.ggml.mixes import CHOICES, few_of, types_of, why_not
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
 from luminal.loaders.ggml.types import BLOCKS
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn.loading import Holder
 from luminal.nn.module import Module
 from luminal.nn.packed_floats import PACKED

@@ -13,7 +13,7 @@ from luminal.frontend.movement.views import concat, stack
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn import init
 from luminal.nn.dropout import Dropout
 from luminal.nn.linear import near_zero

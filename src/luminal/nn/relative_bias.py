@@ -11,7 +11,7 @@ from luminal.base.dtypes import float32
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, Extent
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn import init
 from luminal.nn.module import Module
 

@@ -13,7 +13,7 @@ from onnx import FunctionProto, ModelProto, TensorProto, ValueInfoProto, defs
 
 from luminal.base.errors import LoadError
 from luminal.loaders.mapped import given_path, map_file
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.onnx.budget import check_table
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.names import check_names, count_nodes

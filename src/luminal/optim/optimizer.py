@@ -21,7 +21,8 @@ from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import WeightAttrs
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.optim import saved
 from luminal.optim.clip import clipped
 from luminal.optim.formula import Tensors

@@ -9,7 +9,8 @@ import numpy as np
 
 from luminal.base.errors import InputError, LoadError, LuminalError
 from luminal.frontend.handle import work_dtype
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.memory.stored import stored_or_array
 from luminal.optim.ranges import AT_LEAST_0_INT, check
 

@@ -12,7 +12,7 @@ from luminal.base.records import dataclass
 from luminal.hlir.attributes import Body, ConstantAttrs, CustomAttrs, LoopAttrs, ViewAttrs
 from luminal.hlir.graph import topological
 from luminal.hlir.ops import Node, Value
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from luminal.base.costs import Costs
 from luminal.hlir.attributes import Body, LoopAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, copied, topological
 from luminal.hlir.ops import Node, Value
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.rolling.block import NodeTable
 from luminal.rolling.build import replaced
 from luminal.rolling.cost import without_prologue

@@ -13,7 +13,7 @@ from luminal.base.errors import DTypeError, InputError, ShapeError
 from luminal.memory.arrays import aligned_empty
 from luminal.memory.data import array_of, is_array
 from luminal.memory.dlpack import imported
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Given: TypeAlias = Mapping[Any, Any]

@@ -28,7 +28,8 @@ from luminal.hlir.ops import Value
 from luminal.hlir.sharding import dims_at
 from luminal.loaders.write_atomic import replacing
 from luminal.memory.arrays import Buffer, HostBuffer
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.runtime import pauses
 from luminal.runtime.addressed import Addressed
 from luminal.runtime.arrays import Array, Given, merged

@@ -12,7 +12,7 @@ from luminal.base.errors import InputError
 from luminal.base.near_names import suggestion
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Value
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.runtime.arrays import Array, Given, accept, fitting
 from luminal.runtime.binding import Signature, missing_input
 from luminal.runtime.device import Device

@@ -31,7 +31,8 @@ from luminal.base.lines import Recorded, to_last
 from luminal.hlir.attributes import Body, LoopAttrs, MarkAttrs
 from luminal.hlir.graph import Assign, Graph, topological
 from luminal.hlir.ops import Node, Value
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 from luminal.runtime import object_cache
 from luminal.runtime.source_hash import package_stamp
 

@@ -21,7 +21,7 @@ from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
 from luminal.kernel.tile_ir import Role
 from luminal.memory.arrays import Array, B, HostBuffer, MemorySpace, address
 from luminal.memory.mapped_pages import let_go
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, Program
 from luminal.program.quantities import Quantities

@@ -14,7 +14,8 @@ from typing import IO, Any, NamedTuple
 import cloudpickle
 
 from luminal.base.records import dataclass
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 
 
 class SharedArray(NamedTuple):

@@ -21,7 +21,8 @@ from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.substitute import all_nodes
 from luminal.memory.alignment import ALIGNMENT
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
 from luminal.search.messages import Operands, SharedArray

@@ -22,7 +22,8 @@ from luminal.base.errors import LuminalError
 from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import aligned_empty
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array

@@ -38,7 +38,7 @@ from luminal.frontend.graph import Recorder
 from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.graph import Graph
 from luminal.hlir.prune import pruned
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn.module import Module
 from luminal.runtime.collectives.leader import from_leader
 from luminal.runtime.collectives.local import run_here

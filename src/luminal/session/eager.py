@@ -35,7 +35,9 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Builder, topological
 from luminal.hlir.ops import Node, Value
-from luminal.memory.state import Assignable, Parameter, State, outside, recorder
+from luminal.memory.as_tensor import outside, recorder
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.results import Results
 from luminal.session.graph import Graph

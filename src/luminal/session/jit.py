@@ -25,7 +25,8 @@ from luminal.frontend.random.keyed import drawing_in, keyed
 from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
 from luminal.memory.data import array_of, is_array, is_list_of_numbers
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
 from luminal.session.closure import Closed, Recording, values_of

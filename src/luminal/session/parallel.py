@@ -14,7 +14,8 @@ from luminal.distribute.mesh import Mesh, spec_of
 from luminal.distribute.plans import by_patterns, follow, restored_on_error
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 from luminal.nn.module import Module
 from luminal.runtime.collectives.process import init, local_rank
 from luminal.session.choosing import Auto, leave_undecided

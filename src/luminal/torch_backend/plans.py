@@ -10,7 +10,7 @@ import torch
 
 import luminal as lm
 from luminal.base.records import dataclass
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.torch_backend.borrowed_state import BorrowedState
 from luminal.torch_backend.devices import HOST
 from luminal.torch_backend.sizes import Size, Sizes

@@ -19,7 +19,7 @@ from luminal.base.errors import LuminalError
 from luminal.frontend.complex import ComplexTensor
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.movement.views import respelled
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.shape.expression import Expression
 from luminal.torch_backend import ops  # noqa: F401  fills the table
 from luminal.torch_backend.borrowed_state import BorrowedState

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from luminal.memory.arrays import Array
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.torch_backend.borrowed_state import array_of
 from luminal.torch_backend.plans import InputPlan
 

@@ -12,7 +12,8 @@ from luminal.frontend.handle import Array, work_dtype
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.memory.data import array_of
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.optim.clip import clipped
 from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import COUNT, check

@@ -14,7 +14,8 @@ from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import Assign
 from luminal.memory.data import array_of
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.optim.ranges import BELOW_1, check
 from luminal.optim.saved import check_entries, checked_count
 

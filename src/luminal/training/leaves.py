@@ -28,7 +28,7 @@ from luminal.frontend.random.keyed import keyed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import Assign
 from luminal.loaders.mapped import Array
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.optim.clip import grad_norm, scaled_to_norm
 from luminal.runtime.executable import Executable
 from luminal.session.graph import Graph, compile

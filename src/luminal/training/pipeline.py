@@ -30,7 +30,8 @@ from luminal.frontend.random.keyed import keyed
 from luminal.hlir.graph import Assign, Builder, Output, Sink
 from luminal.hlir.graph import Graph as Frozen
 from luminal.loaders.mapped import Array
-from luminal.memory.state import Assignable, Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import Assignable, State
 from luminal.nn.module import Module
 from luminal.optim.clip import scaled_to_norm
 from luminal.optim.optimizer import Optimizer

@@ -9,7 +9,7 @@ from luminal.base.dtypes import float32
 from luminal.frontend.movement.views import stack
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.mapped import Array
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn.module import Module
 
 NAMES = ("mean", "std", "min", "max", "zeros")

@@ -10,7 +10,7 @@ from luminal.algebra.lower_frames import Edge
 from luminal.algebra.terms import Term, term_order
 from luminal.hlir.graph import Graph, Sink
 from luminal.hlir.ops import Node, Value
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.viz.values import ByOrigin, Ids, Values
 
 Nodes = dict[Node, None]

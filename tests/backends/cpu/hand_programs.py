@@ -10,7 +10,8 @@ from luminal.backends.cpu.device import CpuRunner
 from luminal.frontend.graph import Recorder
 from luminal.hlir.attributes import WeightAttrs
 from luminal.kernel.tile_ir import Kernel
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.program.buffers import Buffer, BufferKind
 from luminal.program.launch_list import (
     KernelLaunch,

@@ -7,7 +7,8 @@ from typing import Any
 
 import luminal as lm
 from luminal.hlir.graph import Graph
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.nn import functional
 from tests.fuzz.graphs import Case
 from tests.fuzz.programs.form import Leaf, Node, Program, code_of, extents

@@ -13,7 +13,8 @@ import luminal as lm
 from luminal.base.errors import DimError, DTypeError, GraphError, LuminalError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 
 
 def raises(error: type[LuminalError], text: str, make: Callable[[], Any]) -> None:

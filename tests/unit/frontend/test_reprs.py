@@ -10,7 +10,7 @@ import pytest
 
 import luminal as lm
 from luminal import nn
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.runtime.report import KernelRow, Report
 
 HOSTILE = '<img src=x onerror="alert(1)">&</pre></td><script>'
@@ -74,7 +74,7 @@ def test_a_packed_one_and_one_that_is_too_large_to_look_at(
     lm.quantize(model, "int8")
     assert repr(model[0].weight).endswith("int8[32, 64])")
     assert "..." in shown(model[0].weight)
-    monkeypatch.setattr("luminal.memory.state.MOST_SHOWN", 8)
+    monkeypatch.setattr("luminal.memory.parameter.MOST_SHOWN", 8)
     assert repr(Parameter(np.zeros(9, np.float32), name="w")) == "Parameter(w: f32[9])"
 
 

@@ -14,7 +14,8 @@ from luminal.hlir.parser import parse
 from luminal.hlir.printer import to_text
 from luminal.hlir.types import TensorType
 from luminal.hlir.verify import verify
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape import view as views
 from luminal.shape.expression import const, symbol
 

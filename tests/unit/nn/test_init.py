@@ -11,7 +11,7 @@ import torch
 
 from luminal import nn
 from luminal.base.errors import InputError, ShapeError
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn import init
 from tests.close import close
 

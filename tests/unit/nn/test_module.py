@@ -17,7 +17,7 @@ from luminal.base.errors import DTypeError, LoadError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from tests.long_share import long_but
 
 

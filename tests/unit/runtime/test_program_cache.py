@@ -17,7 +17,8 @@ from luminal.backends import registry
 from luminal.backends.cpu.backend import Cpu
 from luminal.base import config
 from luminal.hlir import graph as hlir
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.runtime import program_cache, source_hash
 from tests.close import close_each
 

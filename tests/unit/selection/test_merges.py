@@ -9,7 +9,7 @@ import numpy as np
 from luminal.algebra.terms import Term, Terms
 from luminal.base.dtypes import float32
 from luminal.hlir.graph import Builder
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.program.kernel_graph import KernelGraph
 from luminal.selection.limits import KERNEL_TERMS
 from luminal.selection.merge import merges

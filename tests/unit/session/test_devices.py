@@ -18,7 +18,7 @@ from luminal.backends import registry
 from luminal.cli.devices import command
 from luminal.frontend.foreign import is_device
 from luminal.memory.arrays import HOST
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.runtime.device import Device
 
 X = np.arange(4, dtype=np.float32)

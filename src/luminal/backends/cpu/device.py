@@ -26,8 +26,9 @@ from luminal.base.forks import cached_property
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import HOST, Array, aligned_empty
+from luminal.memory.parameter import Parameter
 from luminal.memory.poison import poison
-from luminal.memory.state import Parameter, exchange, spare_on
+from luminal.memory.state import exchange, spare_on
 from luminal.program import verify
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement

@@ -16,7 +16,8 @@ from luminal.base.dtypes import DType, float32, float64
 from luminal.base.errors import ShapeError
 from luminal.frontend.handle import Operand, describe, is_tensor, together
 from luminal.frontend.pointwise.binary import promotion
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor

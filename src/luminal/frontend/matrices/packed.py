@@ -13,8 +13,8 @@ from luminal.base.errors import DTypeError, InputError, LoadError
 from luminal.base.records import dataclass
 from luminal.frontend.pointwise.derivatives import differentiated
 from luminal.memory.arrays import Array, Buffer, HostBuffer, MemorySpace
+from luminal.memory.parameter import Parameter
 from luminal.memory.row_order import Interleaved
-from luminal.memory.state import Parameter
 
 if TYPE_CHECKING:
     from luminal.frontend.matrices.block_scaled import Blocks

@@ -20,7 +20,9 @@ from luminal.frontend.creation import literal
 from luminal.frontend.handle import Operand, Shape, apply, describe, is_tensor, together, work_dtype
 from luminal.frontend.pointwise.derivatives import differentiated
 from luminal.hlir.attributes import ConstantAttrs
-from luminal.memory.state import Parameter, State, outside, recorder
+from luminal.memory.as_tensor import outside, recorder
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape.expression import Expression
 from luminal.shape.view import broadcast_shapes, expand
 

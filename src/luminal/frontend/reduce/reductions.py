@@ -28,7 +28,8 @@ from luminal.frontend.movement.views import concat, pad
 from luminal.frontend.pointwise.binary import maximum, minimum, sub, where
 from luminal.frontend.pointwise.derivatives import differentiated
 from luminal.frontend.pointwise.unary import bitcast, flipped_bits, rising_bits, stop_gradient
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape.expression import Expression, ceil_div, const, product_of
 
 if TYPE_CHECKING:

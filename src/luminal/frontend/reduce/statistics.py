@@ -38,7 +38,8 @@ from luminal.frontend.reduce.reductions import (
 )
 from luminal.frontend.reduce.sorting import sort
 from luminal.memory.data import array_of
-from luminal.memory.state import Parameter, State
+from luminal.memory.parameter import Parameter
+from luminal.memory.state import State
 from luminal.shape.expression import const, maximum, minimum
 from luminal.shape.expression import maximum as greater
 

@@ -30,7 +30,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import Graph as FrozenGraph
 from luminal.hlir.graph import Output, topological
 from luminal.hlir.prune import pruned
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.models.decoder import Decoder
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.models.train import next_token_loss

@@ -15,7 +15,7 @@ from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.tensor import Tensor
 from luminal.memory.arrays import Array
 from luminal.memory.data import array_of
-from luminal.memory.state import Parameter
+from luminal.memory.parameter import Parameter
 from luminal.nn.utils import rnn
 from luminal.optim import clip
 

@@ -13,8 +13,8 @@ from luminal.frontend.movement.indexing import elements_of
 from luminal.frontend.movement.padding import pad
 from luminal.frontend.movement.views import stack
 from luminal.frontend.tensor import Tensor
+from luminal.memory.as_tensor import outside, recorder
 from luminal.memory.data import array_of
-from luminal.memory.state import outside, recorder
 from luminal.nn.packed_sequence import Lengths, PackedSequence, masked, tensor_of
 
 __all__ = [
