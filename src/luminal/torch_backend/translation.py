@@ -18,7 +18,6 @@ import luminal as lm
 from luminal.base.errors import LuminalError
 from luminal.frontend.complex import ComplexTensor
 from luminal.frontend.handle import is_tensor
-from luminal.frontend.movement.views import respelled
 from luminal.memory.parameter import Parameter
 from luminal.shape.expression import Expression
 from luminal.torch_backend import ops  # noqa: F401  fills the table
@@ -27,6 +26,21 @@ from luminal.torch_backend.devices import HOST, device_of
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.kernel_checks import may_refuse, refusal
 from luminal.torch_backend.layout import has_places, inverse, memory_order, strides_of_ones
+from luminal.torch_backend.nodes import (
+    ASSERTIONS,
+    VIEWS,
+    WITH_EFFECTS,
+    given_sizes,
+    has_complex,
+    is_asserted,
+    is_object,
+    is_token_of,
+    memory_of,
+    meta_of,
+    name_of,
+    tensor_of,
+    viewed_by,
+)
 from luminal.torch_backend.ops import complex_numbers, registry
 from luminal.torch_backend.ops.randomness import keys_for
 from luminal.torch_backend.ops.refusals import noted, refuse_positions_there
@@ -44,22 +58,12 @@ from luminal.torch_backend.plans import (
     StatePlan,
     Translation,
 )
+from luminal.torch_backend.same_types import checked_results
 from luminal.torch_backend.sizes import Size, Sizes, is_known_in_a_run
 from luminal.torch_backend.types import BITS, as_real, dtype_of, number_type
 
 _PLACES = frozenset(["device", "layout", "memory_format", "pin_memory", "names", "requires_grad"])
 """Arguments that say where elements lie."""
-
-# Views of which PyTorch makes a tensor without touching an element; `getitem` is of a list of them.
-VIEWS = frozenset(
-    getattr(torch.ops.aten, name).default
-    for name in "permute view t unsqueeze alias detach expand squeeze diagonal unfold".split()
-) | {
-    torch.ops.aten.transpose.int, torch.ops.aten.select.int, torch.ops.aten.slice.Tensor,
-    torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims, torch.ops.aten.split.Tensor,
-    torch.ops.aten.split_with_sizes.default, torch.ops.aten.unbind.int, operator.getitem,
-    torch.ops.aten.view.dtype, torch.ops.aten.as_strided.default,
-}  # fmt: skip
 
 
 def translated(module: GraphModule, static: Sequence[int], lie: Results) -> Translation:
@@ -98,7 +102,7 @@ class _Translator:
         self.missing: dict[Node, str] = {}
         self.static = static
         self.graph = lm.Graph("torch")
-        self.sizes = Sizes(self.graph, _given_sizes(module))
+        self.sizes = Sizes(self.graph, given_sizes(module))
         self.device = device_of(module)
         self.made = Translation(self.graph, self.sizes, self.device)
         self.values: dict[Node, Any] = {}
@@ -188,7 +192,7 @@ class _Translator:
             for k, size in enumerate(self.sizes.shape(held.shape)):
                 if isinstance(size, Expression) and size.op == "symbol":
                     self.made.dims.setdefault(str(size), (position, k))
-            if node.users and all(map(partial(_is_token_of, node), node.users)):
+            if node.users and all(map(partial(is_token_of, node), node.users)):
                 self.values[node] = _TOKEN
             elif node.users:
                 self._input(node, position, held)
@@ -239,7 +243,7 @@ class _Translator:
         self, node: Node, position: int, order: tuple[int, ...], laid: Sequence[Any]
     ) -> lm.Tensor:
         """The value that an argument has at the start, which is overwritten."""
-        state = BorrowedState(laid, dtype_of(_tensor_of(node).dtype), node.name)
+        state = BorrowedState(laid, dtype_of(tensor_of(node).dtype), node.name)
         plan = self.states[node] = StatePlan(position, order, state)
         self.made.states.append(plan)
         return self.graph.read(state)
@@ -280,9 +284,9 @@ class _Translator:
             self.values[node] = None
         elif node.target is torch.ops.aten.copy_.default:
             self._write(node)
-        elif node.target is _WITH_EFFECTS:
+        elif node.target is WITH_EFFECTS:
             self._effect(node)
-        elif node.target in _ASSERTIONS:
+        elif node.target in ASSERTIONS:
             self.values[node] = None
         elif node.target is _AS_STRIDED and self._reads_storage(node):
             self._view_input(node)
@@ -299,7 +303,7 @@ class _Translator:
         """Is it what PyTorch asserts of a number that the program computes?"""
         return (
             isinstance(held, torch.SymBool)
-            and _is_asserted(node)
+            and is_asserted(node)
             and all(map(self._is_number, node.all_input_nodes))
         )
 
@@ -316,7 +320,7 @@ class _Translator:
         """
         function = _ON_NUMBERS.get(node.target)
         if function is None:
-            raise UnsupportedError(f"{_name_of(node.target)}: not in the library")
+            raise UnsupportedError(f"{name_of(node.target)}: not in the library")
         try:
             operands = [
                 lm.constant(x, lm.float64) if isinstance(x, Expression) else x
@@ -324,19 +328,19 @@ class _Translator:
             ]
             number: lm.Tensor = function(*operands)
         except LuminalError as error:
-            raise UnsupportedError(f"{_name_of(node.target)}: {error}") from error
+            raise UnsupportedError(f"{name_of(node.target)}: {error}") from error
         return number
 
     def _reads_storage(self, node: Node) -> bool:
         """Does `as_strided` of an argument read what the argument itself does not show?"""
         operand: Any = node.args[0]
-        held = _tensor_of(operand)
+        held = tensor_of(operand)
         shows_all = memory_order(held.shape, held.stride()) and held.storage_offset() == 0
         return not shows_all and self._borrowed(operand) is not None
 
     def _view_input(self, node: Node) -> None:
         """A view of an argument that PyTorch makes before a run."""
-        held, below = _tensor_of(node), self._borrowed(node.args[0])  # type: ignore[arg-type]
+        held, below = tensor_of(node), self._borrowed(node.args[0])  # type: ignore[arg-type]
         assert below is not None
         named = self._converted_all(node.kwargs)
         calls = (*below.calls, (_AS_STRIDED, self._converted(node.args[1:]), named))
@@ -353,22 +357,22 @@ class _Translator:
         )
 
     def _recorded(self, node: Node, held: Any) -> Any:
-        target, is_complex = node.target, _has_complex(node)
+        target, is_complex = node.target, has_complex(node)
         function = (complex_numbers if is_complex else registry).find(target)
         if function is None:
-            raise UnsupportedError(f"{_name_of(target)}: not in the library")
+            raise UnsupportedError(f"{name_of(target)}: not in the library")
         if target.namespace == "_c10d_functional" and self.device.type != "cpu":  # type: ignore[union-attr]
-            raise UnsupportedError(f"{_name_of(target)}: of tensors on {self.device}")
-        if _name_of(target).startswith(_WAIT) and not self._starts_here(node.all_input_nodes[0]):
-            raise UnsupportedError(f"{_name_of(target)}: of a collective that PyTorch starts")
+            raise UnsupportedError(f"{name_of(target)}: of tensors on {self.device}")
+        if name_of(target).startswith(_WAIT) and not self._starts_here(node.all_input_nodes[0]):
+            raise UnsupportedError(f"{name_of(target)}: of a collective that PyTorch starts")
         if may_refuse(target):
-            examples = map_aggregate((node.args, node.kwargs), _meta_of)
+            examples = map_aggregate((node.args, node.kwargs), meta_of)
             if reason := refusal(target, *examples):
                 raise UnsupportedError(reason)
         try:
             args, named = self._converted(node.args), self._converted_all(node.kwargs)
             if function in registry.KNOW_LAYOUT:
-                named["held"] = _tensor_of(node.args[0])
+                named["held"] = tensor_of(node.args[0])
             if function in registry.KNOW_RESULTS:
                 each_held = held if isinstance(held, list | tuple) else (held,)
                 named["results"] = [self._planned(single) for single in each_held]
@@ -385,7 +389,7 @@ class _Translator:
         if isinstance(held, torch.Tensor) and any(map(self._is_number, node.all_input_nodes)):
             # A number decides no dtype, a scalar may.
             result = result if held.is_complex() else result.cast(dtype_of(held.dtype))
-        return _checked_results(target, result, held, self.sizes)
+        return checked_results(target, result, held, self.sizes)
 
     def _starts_here(self, source: Node) -> bool:
         """Is this the result of a collective of the graph that is recorded? PyTorch's own is under
@@ -404,7 +408,7 @@ class _Translator:
         _, function, info, *others = node.args
         if function is not torch.ops.aten._linalg_check_errors.default:
             raise UnsupportedError(f"{function}: has an effect that is not known")
-        plan = self._output(info, _tensor_of(info))
+        plan = self._output(info, tensor_of(info))
         self.made.checks.append((plan, partial(_checked, function, others, node.kwargs)))
         self.values[node] = (_TOKEN,)
 
@@ -429,8 +433,8 @@ class _Translator:
         value: Any = node.args[1]
         if place.op != "placeholder":
             raise UnsupportedError("aten.copy_: of a tensor that is no argument")
-        held = _tensor_of(place)
-        if held.is_complex() != _tensor_of(value).is_complex():
+        held = tensor_of(place)
+        if held.is_complex() != tensor_of(value).is_complex():
             raise UnsupportedError("aten.copy_: of real and complex numbers")
         copied, kind = self._converted(value), number_type(held.dtype)
         copied = copied.to(kind) if held.is_complex() else copied.cast(kind)
@@ -447,7 +451,7 @@ class _Translator:
 
     def _finish(self, results: Sequence[Any]) -> None:
         nodes = dict.fromkeys(result for result in results if isinstance(result, Node))
-        views = Counter(map(_viewed_by, nodes))
+        views = Counter(map(viewed_by, nodes))
         for number, result in enumerate(results):
             if isinstance(result, Node) and self.values.get(result) is _TOKEN:
                 self.made.results.append(None)
@@ -455,7 +459,7 @@ class _Translator:
                 self.made.results.append(self._tensor_result(number, result, views))
             elif isinstance(result, Node) and self._is_number(result):
                 self.made.results.append(self._number_result(result))
-            elif isinstance(result, Node) and _is_object(result):
+            elif isinstance(result, Node) and is_object(result):
                 self.made.results.append(Borrowed(self.positions[result]))
             else:
                 self.made.results.append(self._converted(result))
@@ -465,12 +469,12 @@ class _Translator:
         if borrowed is not None:
             return borrowed
         lie = self._memory_of_result(number, node, views)
-        return Pairs(lie) if _tensor_of(node).is_complex() else lie
+        return Pairs(lie) if tensor_of(node).is_complex() else lie
 
     def _memory_of_result(
         self, number: int, node: Node, views: Mapping[Node, int]
     ) -> OutputPlan | Derived | Spread:
-        held, whole = _memory_of(node), _viewed_by(node)
+        held, whole = memory_of(node), viewed_by(node)
         is_exact = self.lie.exact is None or number < self.lie.exact
         is_tied = views[whole] > 1 or whole in self.new_values
         derived = None
@@ -482,10 +486,10 @@ class _Translator:
 
     def _with_gaps(self, node: Node, whole: Node) -> OutputPlan | Derived | Spread:
         """A view as one of the whole, unless that has far more elements, which are not computed."""
-        held = _memory_of(node)
+        held = memory_of(node)
         strides = self.sizes.shape(held.stride())
         spread = has_places(strides, self.sizes.shape(held.shape))
-        if whole is not node and not (spread and _is_far_larger(_memory_of(whole), held)):
+        if whole is not node and not (spread and _is_far_larger(memory_of(whole), held)):
             derived = self._derived(node, whole)
             if derived is not None:
                 return derived
@@ -508,7 +512,7 @@ class _Translator:
 
     def _derived(self, node: Node, whole: Node) -> Derived | None:
         """`node` as a view of `whole`, where that fills its memory."""
-        held, below = _memory_of(node), _memory_of(whole)
+        held, below = memory_of(node), memory_of(whole)
         if memory_order(below.shape, below.stride()) is None:
             return None
         shape, strides = self.sizes.shape(held.shape), self.sizes.shape(held.stride())
@@ -559,23 +563,6 @@ class _Translator:
         return plan
 
 
-def _given_sizes(module: GraphModule) -> list[torch.SymInt]:
-    """The open sizes that arguments are, or have."""
-    held = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-    parts = [x.shape if isinstance(x, torch.Tensor) else (x,) for x in held]
-    return [size for part in parts for size in part if isinstance(size, torch.SymInt)]
-
-
-def _viewed_by(node: Node) -> Node:
-    """What `node` is a view of in the end: itself, if it is none."""
-    below: Any = node.args[0] if node.args else None
-    if not isinstance(below, Node) or node.target not in VIEWS:
-        return node
-    if node.target is operator.getitem and below.target not in VIEWS:
-        return node
-    return _viewed_by(below)
-
-
 def _is_far_larger(whole: torch.Tensor, part: torch.Tensor) -> bool:
     """Has it more than twice the elements, or, with open sizes, perhaps so many?"""
     return not statically_known_true(whole.numel() <= 2 * part.numel())
@@ -596,34 +583,9 @@ def _checked(
     function(x, *others, **named)
 
 
-def _is_object(node: Node) -> bool:
-    """Is it an argument that is neither a tensor nor a number, such as a mesh of DTensor's?"""
-    held = node.meta.get("val")
-    return node.op == "placeholder" and not isinstance(
-        held, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | None
-    )
-
-
-def _is_token_of(node: Node, user: Node) -> bool:
-    return user.target is _WITH_EFFECTS and user.args[0] is node
-
-
-def _name_of(target: Any) -> str:
-    return str(target if isinstance(target, _OPERATORS) else getattr(target, "__name__", target))
-
-
 def _element(x: lm.Tensor) -> lm.Tensor:
     """The only one of a tensor, as a number of Python's."""
     return x.reshape().cast(lm.float64 if x.dtype.is_float else lm.int64)
-
-
-def _is_asserted(node: Node) -> bool:
-    """Does nothing but checks, which PyTorch adds to what it knows of numbers, read it?"""
-    return all(
-        user.target in _ASSERTIONS
-        or (isinstance(user.meta.get("val"), torch.SymBool) and _is_asserted(user))
-        for user in node.users
-    )
 
 
 _ON_NUMBERS: dict[Any, Callable[..., lm.Tensor]] = {
@@ -641,9 +603,6 @@ _ON_NUMBERS: dict[Any, Callable[..., lm.Tensor]] = {
 }
 """Python's functions of sizes that give floats."""
 
-_OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
-
-_WITH_EFFECTS = torch.ops.higher_order.with_effects
 
 _WAIT = "_c10d_functional.wait_tensor"
 _TOKEN = object()
@@ -652,69 +611,3 @@ _TOKEN = object()
 _ITEM = torch.ops.aten._local_scalar_dense.default
 
 _AS_STRIDED = torch.ops.aten.as_strided.default
-
-_ASSERTIONS = frozenset(
-    [
-        torch.ops.aten._assert_async.msg,
-        torch.ops.aten._assert_async.default,
-        torch.ops.aten._assert_scalar.default,
-        torch.ops.aten.sym_constrain_range_for_size.default,
-        torch.ops.aten._assert_tensor_metadata.default,
-    ]
-)
-
-
-def _meta_of(x: Any) -> Any:
-    return x.meta.get("val") if isinstance(x, Node) else x
-
-
-def _tensor_of(node: Any) -> torch.Tensor:
-    held: torch.Tensor = node.meta["val"]
-    return held
-
-
-def _memory_of(node: Any) -> torch.Tensor:
-    """What is known of a tensor as it lies in memory: complex numbers are pairs."""
-    return as_real(_tensor_of(node))
-
-
-def _has_complex(node: Node) -> bool:
-    """Is an operand complex, or a result?"""
-    held = [node.meta.get("val"), *(source.meta.get("val") for source in node.all_input_nodes)]
-    parts = [x for whole in held for x in (whole if isinstance(whole, list | tuple) else [whole])]
-    return any(isinstance(x, torch.Tensor) and x.is_complex() for x in parts)
-
-
-def _checked_results(target: Any, results: Any, held: Any, sizes: Sizes) -> Any:
-    """What was recorded, which has the types that PyTorch says it has, its sizes as these spell
-    them.
-    """
-    if isinstance(held, torch.Tensor):
-        return _checked_tensor(target, results, held, sizes)
-    if not isinstance(held, tuple | list):
-        return results
-    if len(results) != len(held):
-        raise UnsupportedError(f"{target}: {len(results)} results, PyTorch has {len(held)}")
-    return [
-        result
-        if result is None or not isinstance(wanted, torch.Tensor)
-        else _checked_tensor(target, result, wanted, sizes)
-        for result, wanted in zip(results, held, strict=True)
-    ]
-
-
-def _checked_tensor(target: Any, result: Any, held: torch.Tensor, sizes: Sizes) -> Any:
-    if not is_tensor(result) and not isinstance(result, ComplexTensor):
-        raise UnsupportedError(f"{target}: gives a {type(result).__name__}, PyTorch a tensor")
-    if result.dtype is not number_type(held.dtype):
-        raise UnsupportedError(f"{target}: gives {result.dtype.name}, PyTorch {held.dtype}")
-    wanted = sizes.shape(held.shape)
-    if result.shape == wanted:
-        return result
-    literal = all(isinstance(n, int) for n in (*wanted, *result.shape))
-    if len(result.shape) != len(wanted) or literal:
-        raise UnsupportedError(f"{target}: gives shape {result.shape}, PyTorch {wanted}")
-    if isinstance(result, ComplexTensor):
-        parts = (result.real, result.imag)
-        return ComplexTensor(*(respelled(str(target), x, x.graph.extents(wanted)) for x in parts))
-    return respelled(str(target), result, result.graph.extents(wanted))
