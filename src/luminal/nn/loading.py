@@ -67,11 +67,11 @@ def _problems(
     so it is told at once.
     """
     # By holder and not by path: of tied Parameters a file may have but one name.
-    found = {held for path, held in wanted.items() if path in state}
+    named = {held for path, held in wanted.items() if path in state}
     missing = [
         f"{path}.{next(iter(held.data_names))}" if isinstance(held, Packed) else path
         for path, held in wanted.items()
-        if held not in found and path not in optional
+        if held not in named and path not in optional
     ]
     unexpected = [name for name in state if name not in wanted]
     problems = []
