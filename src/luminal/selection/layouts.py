@@ -10,7 +10,7 @@ setting of the weight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from math import gcd
 
@@ -165,34 +165,53 @@ def genes(
             in_steps = _has_steps(product, bound, columns, selection, panels)
             for read in _reads(product, selection, arguments, outer in of_dots):
                 layout = _panels(read, product, bound, columns, in_steps, panels)
-                if layout is not None:
-                    key = (read.weight, layout)
-                    rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
-                    rows //= read.matrices
-                    held = selection.choices[read.weight].layouts
-                    now = held[selection.reads.get(read.edge, 0)]
-                    offered: tuple[Layout, ...] = (ROW_MAJOR, layout)
-                    for dot in reversed(usable):  # the last one is the rule's
-                        along = _neighbours(term, dot, read, selection)
-                        if along is not None and (not dot.is_pair or dots.has_rows(term, dot)):
-                            offered += (with_neighbours(layout, along, dot.k),)
-                    # One copy serves all edges: it pays for all where it pays for one.
-                    old = by_copy.get(key, Gene(read.weight, (), offered, now, 0, 0, False, False))
-                    edges = tuple(dict.fromkeys((*old.edges, read.edge)))
-                    # Edges that share a copy are offered what all
-                    # of them can read: neighbours to all or to none.
-                    offered = min(old.layouts, offered, key=len)
-                    by_copy[key] = replace(
-                        old,
-                        edges=edges,
-                        layouts=offered,
-                        rows=max(old.rows, rows),
-                        read=old.read + read.elements * (read.edge not in old.edges),
-                        steps=old.steps or outer in of_dots,
-                        spares=old.spares or in_steps,
-                    )
+                if layout is None:
+                    continue
+                rows = upper(term.axes - {a for dimension in read.frame for a in dimension})
+                gene = Gene(
+                    read.weight,
+                    (read.edge,),
+                    (ROW_MAJOR, layout, *_of_words(layout, term, read, usable, selection)),
+                    _now(read, selection),
+                    rows // read.matrices,
+                    read.elements,
+                    outer in of_dots,
+                    in_steps,
+                )
+                key = read.weight, layout
+                by_copy[key] = _together(by_copy[key], gene) if key in by_copy else gene
     # A body's argument lies one way for all who read it: the Loop outside makes the copy.
     return tuple(gene for gene in by_copy.values() if not arguments or _covers(gene, users))
+
+
+def _now(read: _Read, selection: Selection) -> Layout:
+    """The layout that an edge reads."""
+    return selection.choices[read.weight].layouts[selection.reads.get(read.edge, 0)]
+
+
+def _of_words(
+    layout: Layout, contraction: Term, read: _Read, usable: Sequence[Dot], selection: Selection
+) -> Iterator[Layout]:
+    """The panels with neighbours that a dot multiplies; the last are the rule's."""
+    for dot in reversed(usable):
+        along = _neighbours(contraction, dot, read, selection)
+        if along is not None and (not dot.is_pair or dots.has_rows(contraction, dot)):
+            yield with_neighbours(layout, along, dot.k)
+
+
+def _together(old: Gene, new: Gene) -> Gene:
+    """One copy for the edges of both: it pays for all where it pays for one. They are offered what
+    all of them can read: neighbours to all or to none.
+    """
+    return replace(
+        old,
+        edges=tuple(dict.fromkeys((*old.edges, *new.edges))),
+        layouts=min(old.layouts, new.layouts, key=len),
+        rows=max(old.rows, new.rows),
+        read=old.read + new.read * set(old.edges).isdisjoint(new.edges),
+        steps=old.steps or new.steps,
+        spares=old.spares or new.spares,
+    )
 
 
 def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selection:

@@ -145,20 +145,7 @@ class _Rules:
         budget = max(2, (3 * self.target.registers // 4) // held)
         order = [x for x in self.grid if x is not vector and x is not rows]
         if rows is None:
-            at_most = COLUMNS // self.strips.joined(vector)
-            most = max(1, min(at_most, self.panel(vector) // lanes))
-            vectors = self.pick(
-                "columns", min(most, budget), [n for n in (8, 4, 16, 2, 1) if n <= most]
-            )
-            tiles = {vector.symbol: TileChoice(vectors, lanes)}
-            at_once = self.by_rows.at_once(vector)
-            if at_once:
-                tiles = {vector.symbol: self.vectors(vector, VECTORS)}
-                schedule = self.done(
-                    [*order, vector], tiles, self.by_rows.chunk_work(order, vector)
-                )
-                return with_sums(schedule, self.facts, [vector], at_once)
-            return self.done([*order, vector], tiles, CHUNK_WORK)
+            return self.columns_alone(vector, order, budget)
         across = [a for a in self.accesses if a.is_factor and a.moves(vector)]
         full = any(a.moves(rows) for a in across)
         if not full and not self.strips.are_masked:
@@ -192,6 +179,22 @@ class _Rules:
             rows.symbol: TileChoice(height),
         }
         return self.contraction(order, vector, rows, tiles, packed)
+
+    def columns_alone(self, vector: LoopAxis, order: Sequence[LoopAxis], budget: int) -> Schedule:
+        """Columns that share no rows, as sums of columns do, in so many registers."""
+        lanes = self.lanes.width(vector)
+        at_most = COLUMNS // self.strips.joined(vector)
+        most = max(1, min(at_most, self.panel(vector) // lanes))
+        vectors = self.pick(
+            "columns", min(most, budget), [n for n in (8, 4, 16, 2, 1) if n <= most]
+        )
+        at_once = self.by_rows.at_once(vector)
+        if at_once:
+            tiles = {vector.symbol: self.vectors(vector, VECTORS)}
+            schedule = self.done([*order, vector], tiles, self.by_rows.chunk_work(order, vector))
+            return with_sums(schedule, self.facts, [vector], at_once)
+        tiles = {vector.symbol: TileChoice(vectors, lanes)}
+        return self.done([*order, vector], tiles, CHUNK_WORK)
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""
