@@ -8,8 +8,9 @@ from typing import Any
 from luminal.base.dtypes import DType, bfloat16, dtype_of, float32
 from luminal.base.errors import DTypeError, InputError
 from luminal.loaders.shown import shown
-from luminal.models import generate
+from luminal.models import loading
 from luminal.models.decoder import Decoder
+from luminal.models.generate import LanguageModel
 from luminal.models.speculative import PromptLookup
 from luminal.models.transcribe import Transcriber
 from luminal.nn.cache import KVCache
@@ -64,7 +65,7 @@ def load(
             )
     if adapters:
         _check_adapters(called, adapters, ranks)
-    loaded = generate.load(
+    loaded = loading.load(
         path,
         tokenizer,
         backend=backend,
@@ -78,7 +79,7 @@ def load(
     )
     if isinstance(loaded, Readable):
         return _reading(called, loaded, ranks, template=template, draft=draft, cache=cache)
-    if not isinstance(loaded, generate.LanguageModel):
+    if not isinstance(loaded, LanguageModel):
         raise InputError(f"serve: {path} is a {type(loaded).__name__}, which is not served")
     if template is not None:
         loaded.use_template(template)
@@ -127,11 +128,11 @@ def _reading(name: str, model: Readable, ranks: Ranks, **options: Any) -> Readin
     return Reading(name, model)
 
 
-def _draft(path: str, loaded: generate.LanguageModel) -> Decoder | PromptLookup:
+def _draft(path: str, loaded: LanguageModel) -> Decoder | PromptLookup:
     if path == "lookup":
         return PromptLookup()
-    smaller = generate.load(path, backend=loaded.backend)
-    if not isinstance(smaller, generate.LanguageModel):
+    smaller = loading.load(path, backend=loaded.backend)
+    if not isinstance(smaller, LanguageModel):
         raise InputError(f"draft: {path} is no language model of the kind that is served")
     check_vocabulary(smaller.tokenizer, loaded.tokenizer)
     return smaller.model
