@@ -78,8 +78,7 @@ class Graph:
     @property
     def trained(self) -> frozenset[Parameter]:
         """The Parameters that the program assigns: to it their Weights are States."""
-        # A Loop can assign Parameters too, layer by layer, without a sink of the graph, so both are
-        # asked.
+        # A Loop can assign Parameters too, layer by layer, without a sink: both are asked.
         assigned = {sink.state for sink in self.sinks if isinstance(sink, Assign)}
         for node in self.by_op().get("Loop", ()):
             assigned.update(state for states in node.attrs.assigned for state in states or ())

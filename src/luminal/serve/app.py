@@ -31,6 +31,7 @@ from luminal.serve.jobs import Event, Job
 from luminal.serve.local_api import LocalApi
 from luminal.serve.metrics import Metrics
 from luminal.serve.orders import Limits, Order
+from luminal.serve.pools import in_pool
 from luminal.serve.readers import Reading, ReadingApp
 from luminal.serve.replies import Chats, Choice, Completions, Replies, in_pieces, usage
 from luminal.serve.responses_replies import Responses
@@ -281,10 +282,9 @@ class Api(Application):
                 whole.cancel()
         if order.logprobs is None:
             return json_answer(replies.whole(choices, usage(order.prompts, choices)))
-        loop = asyncio.get_running_loop()
         # Log-probabilities make answers of MiB. Written in the event loop, one of them would hold
         # up every stream.
-        return await loop.run_in_executor(self._writer, self._long, order, choices, replies)
+        return await in_pool(self._writer, partial(self._long, order, choices, replies))
 
     @staticmethod
     def _long(order: Order, choices: Sequence[Choice], replies: Replies) -> Response:

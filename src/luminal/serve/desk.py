@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from luminal.models.constraints import ConstraintError
 from luminal.models.seen import Images
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.jobs import Job
 from luminal.serve.orders import Limits, Order
+from luminal.serve.pools import in_pool
 from luminal.serve.reading import Asked, read
 from luminal.serve.served import Served
 from luminal.serve.tools import Schema
@@ -22,8 +23,6 @@ from luminal.serve.workshop import Gone, Worker, matchers
 SMALL = 1 << 14  # bytes of a body that is read at once: within some milliseconds
 READERS = 4  # bodies that are read at a time
 FOLLOWERS = 16  # requests with a schema at a time, each with its process
-
-T = TypeVar("T")
 
 
 class Desk:
@@ -46,7 +45,7 @@ class Desk:
         may_show = not isinstance(words.processor, str) and (b"image" in body or b"\\u" in body)
         call = "look" if may_show else "read"
         if len(body) <= SMALL and not may_show:
-            return await _in(self._small, partial(read, path, body, words, self._limits))
+            return await in_pool(self._small, partial(read, path, body, words, self._limits))
         async with self._worker(self._readers) as worker:
             try:
                 asked: Asked = await self._called(worker, call, path, body, self._limits)
@@ -59,27 +58,29 @@ class Desk:
     ) -> list[list[Job]]:
         """The jobs of an order; what they follow lives until the stack ends. Raises ApiError."""
         if order.schema is None:
-            return await _in(self._small, partial(self._served.jobs, order, images=images))
+            return await in_pool(self._small, partial(self._served.jobs, order, images=images))
         worker = await stack.enter_async_context(self._worker(self._followers))
         count = len(order.prompts) * order.count
         try:
-            followers = await _in(self._large, partial(matchers, worker, order.schema.text, count))
+            followers = await in_pool(
+                self._large, partial(matchers, worker, order.schema.text, count)
+            )
         except ConstraintError as error:
-            raise await _in(self._large, partial(_fault, worker, order.schema, error)) from None
+            raise await in_pool(self._large, partial(_fault, worker, order.schema, error)) from None
         return self._served.jobs(order, followers, images)
 
     @asynccontextmanager
     async def _worker(self, places: asyncio.Semaphore) -> AsyncIterator[Worker]:
         """A process, in its turn; it ends with the context, whatever it does then."""
         async with places:
-            worker = await _in(self._large, self._served.workshop.worker)
+            worker = await in_pool(self._large, self._served.workshop.worker)
             try:
                 yield worker
             finally:
                 worker.end()
 
     async def _called(self, worker: Worker, *call: Any) -> Any:
-        return await _in(self._large, partial(worker.call, *call))
+        return await in_pool(self._large, partial(worker.call, *call))
 
 
 def _fault(worker: Worker, schema: Schema, error: ConstraintError) -> ApiError:
@@ -90,7 +91,3 @@ def _fault(worker: Worker, schema: Schema, error: ConstraintError) -> ApiError:
         except ConstraintError as fault:
             return refused(field, str(fault))
     return refused(schema.field, str(error))
-
-
-async def _in(pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(pool, function)

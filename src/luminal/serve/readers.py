@@ -37,6 +37,7 @@ from luminal.serve.fields import Fields, object_of, parse
 from luminal.serve.metrics import Metrics
 from luminal.serve.multipart import parts_of
 from luminal.serve.orders import FILES, TEXTS, Limits
+from luminal.serve.pools import in_pool
 from luminal.serve.reading import number_of
 from luminal.serve.speech import FORMS, Speech, speech_of, told
 from luminal.serve.spoken import FORMS as SOUND_FORMS
@@ -134,7 +135,7 @@ class ReadingApp(Application):
                 body = await self.body(request)
                 kind = request.headers.get("content-type", "")
                 try:
-                    asked, sound = await _in(self._readers, partial(self._heard, kind, body))
+                    asked, sound = await in_pool(self._readers, partial(self._heard, kind, body))
                     segments = await self._said(asked, sound, task)
                 except (InputError, LoadError) as error:
                     raise ApiError(400, str(error), code="invalid_value") from None
@@ -171,13 +172,13 @@ class ReadingApp(Application):
             if isinstance(model, CtcTranscriber):
                 if asked.language is not None:
                     raise refused("language", "the model has one language; leave it out")
-                return await _in(self._model, partial(_by_ctc, model, sound, asked.words))
+                return await in_pool(self._model, partial(_by_ctc, model, sound, asked.words))
             assert isinstance(model, Transcriber)
             stream = model.stream(
                 sound, asked.language, task, words=asked.words, fallback=asked.fallback
             )
             segments = []
-            while (segment := await _in(self._model, lambda: next(stream, None))) is not None:
+            while (segment := await in_pool(self._model, lambda: next(stream, None))) is not None:
                 segments.append(segment)
             return segments
         finally:
@@ -187,7 +188,7 @@ class ReadingApp(Application):
         with self._clock():
             async with asyncio.timeout(self.limits.seconds):
                 body = await self.body(request)
-                fields = await _in(self._readers, partial(self._parsed, body))
+                fields = await in_pool(self._readers, partial(self._parsed, body))
                 try:
                     content = await answer(fields)
                     return content if isinstance(content, Response) else json_answer(content)
@@ -211,7 +212,7 @@ class ReadingApp(Application):
         body.end()
         model = self.served.model
         assert isinstance(model, TextEncoder)
-        tokens = await _in(self._readers, lambda: [model.tokens(text) for text in texts])
+        tokens = await in_pool(self._readers, lambda: [model.tokens(text) for text in texts])
         vectors = await self._read(tokens, model.vectors)
         count = sum(map(len, tokens))
         self.metrics.prompt_tokens.inc(count)
@@ -258,7 +259,7 @@ class ReadingApp(Application):
             [asked.text],
             lambda texts: [model.speak(texts[0], asked.speaker, asked.speed, asked.seed)],
         )
-        content = await _in(self._readers, partial(sound_of, asked, rows[0], model.rate))
+        content = await in_pool(self._readers, partial(sound_of, asked, rows[0], model.rate))
         return Response(content, media_type=SOUND_FORMS[asked.form])
 
     # --- work
@@ -269,7 +270,9 @@ class ReadingApp(Application):
         """
         model = self.served.model
         assert isinstance(model, TextClassifier)
-        prepared = await _in(self._readers, lambda: [model.prepared(text, field) for text in texts])
+        prepared = await in_pool(
+            self._readers, lambda: [model.prepared(text, field) for text in texts]
+        )
         count = sum(len(text.ids) for text in prepared)
         self.metrics.prompt_tokens.inc(count)
         return await self._read(prepared, model.logits), count
@@ -282,7 +285,7 @@ class ReadingApp(Application):
         try:
             rows: list[Any] = []
             for at in range(0, len(items), AT_ONCE):
-                rows.extend(await _in(self._model, partial(run, items[at : at + AT_ONCE])))
+                rows.extend(await in_pool(self._model, partial(run, items[at : at + AT_ONCE])))
             return rows
         finally:
             self._texts -= len(items)
@@ -341,7 +344,3 @@ def _few(items: list[Any], field: str, most: int) -> list[Any]:
     if len(items) > most:
         raise refused(field, f"{len(items)} texts; at most {most}")
     return items
-
-
-async def _in(pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(pool, function)
