@@ -49,13 +49,27 @@ class _Steps:
         )
 
 
-def _halves(loop: Loop) -> Iterator[_Steps]:
-    """Tiles of rows, then of half as many, down to one."""
-    start, unroll = loop.start, loop.unroll
-    while unroll:
-        whole = start + maximum(loop.stop - start, 0) // unroll * unroll
-        yield _Steps(start, whole, Pieces(unroll, 1, 1), False)
-        start, unroll = whole, unroll // 2
+def _in_turn(loop: Loop, start: Expression, sizes: Iterable[int]) -> Iterator[_Steps]:
+    """As many rows at once as the first size says while there are so many, then as the next."""
+    for rows in sizes:
+        whole = start + maximum(loop.stop - start, 0) // rows * rows
+        yield _Steps(start, whole, Pieces(rows, 1, 1), False)
+        start = whole
+
+
+def _halves(rows: int) -> list[int]:
+    """So many rows, then half as many, down to one."""
+    return [rows >> n for n in range(rows.bit_length())]
+
+
+def _rows_left(loop: Loop) -> list[int]:
+    """How many rows may be left that are no whole tile: all of these are one step, as rows one by
+    one would wait for their own few sums. Powers of two, where the number is not known.
+    """
+    rests = {(end - loop.start) % loop.tile for end in _ends(loop.stop)}
+    if all(rest.is_const for rest in rests):
+        return sorted({rest.constant for rest in rests} - {0}, reverse=True)
+    return _halves(1 << ((loop.unroll - 1).bit_length() - 1))
 
 
 # Loops written twice, with masks and without, were here for convolutions' edges as well: as fast as
@@ -74,13 +88,22 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
     whole = loop.start + trips // loop.tile * loop.tile
     yield _Steps(loop.start, whole, pieces, False)
     # No tail only where there is none whatever the dims are.
-    if (trips % loop.tile) is not ZERO:
+    rest = trips % loop.tile
+    if rest is not ZERO and _are_rows(loop):
+        yield from _in_turn(loop, whole, _rows_left(loop))
+    elif rest is not ZERO:
         is_partial = any(loop.axis in carry.inner.axes for carry in loop.carries)
         tail, sure = pieces._replace(unroll=1), 0
         if not is_partial and loop.lanes.count == 1:
             number, sure = _pieces_left(loop, trips, pieces.width)
             tail = Pieces(number, 1, pieces.width)
         yield _Steps(whole, loop.stop, tail, (trips % tail.size) is not ZERO, sure)
+
+
+def _are_rows(loop: Loop) -> bool:
+    """Is it a loop over rows of a tile, each with sums that loops inside carry?"""
+    inside = (statement for statement in loop.body if isinstance(statement, Loop))
+    return loop.tile == loop.unroll and not loop.carries and any(x.carries for x in inside)
 
 
 def _pieces_left(loop: Loop, trips: Expression, width: int) -> tuple[int, int]:
@@ -211,7 +234,8 @@ def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:
     carried = [_Carried.of(tiles, loop, carry) for carry in loop.carries]
     state = [carrier.initial(tiles) for carrier in carried]
     in_run = loop.stop in tiles.ends and loop.vector == 1 and not loop.carries
-    for steps in _halves(loop) if in_run else _phases(loop, whole):
+    halves = _in_turn(loop, loop.start, _halves(loop.unroll))
+    for steps in halves if in_run else _phases(loop, whole):
         tiles.pieces[loop.axis] = steps.pieces
         state = _phase(tiles, loop, steps, carried, state, body)
     tiles.pieces[loop.axis] = whole
