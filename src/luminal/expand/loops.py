@@ -50,7 +50,7 @@ class _Steps:
 
 
 def _in_turn(loop: Loop, start: Expression, sizes: Iterable[int]) -> Iterator[_Steps]:
-    """As many rows at once as the first size says while there are so many, then as the next."""
+    """Tiles of the first size while there are rows for one, then of the next size."""
     for rows in sizes:
         whole = start + maximum(loop.stop - start, 0) // rows * rows
         yield _Steps(start, whole, Pieces(rows, 1, 1), False)
