@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the compiler's records are imported when something is compi
     from luminal.kernel.tile_ir import Kernel
     from luminal.program.launch_list import Program
     from luminal.program.steps import CustomStep, KernelStep
+    from luminal.schedule.groups.bounds import Occupancy
     from luminal.shape.expression import Expression
 
 
@@ -107,6 +108,11 @@ class Backend(Protocol):
     def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
         """Lines that say what a launch should take and what bounds it; none where only `costs` are
         known.
+        """
+
+    def occupancy(self, kernel: Kernel, params: Mapping[str, int]) -> Occupancy | None:
+        """What of a unit's registers and memory a launch takes, by the facts of the chip; None
+        where these are not known.
         """
 
     def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:

@@ -32,7 +32,7 @@ from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver
 from luminal.schedule.groups import features
-from luminal.schedule.groups.bounds import bounds, lines
+from luminal.schedule.groups.bounds import Occupancy, bounds, lines, occupancy
 from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.counts import Work
 from luminal.schedule.groups.facts import Groups
@@ -264,6 +264,13 @@ class CBackend(ABC):
             return ()
         chunk_work, chunks = self.counted(kernel, params)
         return lines(chunk_work, bounds(chunk_work, self.chip, chunks, size, self.walkers))
+
+    def occupancy(self, kernel: Kernel, params: Mapping[str, int]) -> Occupancy | None:
+        """What of a unit a launch takes, as its text is counted: no compiler was asked."""
+        if self.chip is None or kernel.call is not None:
+            return None
+        counted, chunks = self.counted(kernel, params)
+        return occupancy(counted, self.chip, chunks, self.walkers)
 
     def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
         """What a run takes as a graph, and as one kernel where the device has that, of which a

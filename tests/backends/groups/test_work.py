@@ -26,7 +26,7 @@ from luminal.expand import interpreter, ir, lockstep
 from luminal.kernel.tile_ir import Buffer, Role
 from luminal.program.launch_list import walk
 from luminal.schedule.groups import work as counting
-from luminal.schedule.groups.bounds import Bounds, bounds, lines, resident
+from luminal.schedule.groups.bounds import Bounds, bounds, lines, occupancy, resident
 from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.counts import Access, Work
 from luminal.schedule.groups.live import live_words
@@ -413,6 +413,25 @@ def test_groups_that_are_resident_wait_together() -> None:
     assert resident(PLAIN, H100, 99) == 16  # 2048 lanes
     assert resident(replace(PLAIN, registers=128), H100, 99) == 4
     assert resident(replace(PLAIN, shared_bytes=100 << 10), H100, 99) == 2
+
+
+@pytest.mark.parametrize(
+    ("work", "chunks", "expected"),
+    [
+        (PLAIN, 132 * 99, (16, 16, 1.0, "registers")),  # 65,536 of them by 128 lanes of 32
+        (replace(PLAIN, registers=128), 132 * 99, (4, 4, 0.25, "registers")),
+        (replace(PLAIN, registers=16), 132 * 99, (16, 16, 1.0, "lanes")),
+        (replace(PLAIN, shared_bytes=100 << 10), 132 * 99, (2, 2, 0.125, "shared memory")),
+        (replace(PLAIN, registers=128), 132 * 3, (4, 3, 0.1875, "chunks")),
+    ],
+)
+def test_a_launch_takes_what_it_takes_of_a_unit(
+    work: Work, chunks: int, expected: tuple[int, int, float, str]
+) -> None:
+    """By hand, of an H100: 64 K registers, 228 KiB of shared memory, 2,048 lanes a unit."""
+    found = occupancy(work, H100, chunks, 99)
+    assert (found.held, found.groups, found.share, found.limit) == expected
+    assert (found.lanes, found.registers) == (work.lanes, work.registers)
 
 
 def test_a_group_that_is_alone_does_nothing_while_it_waits() -> None:

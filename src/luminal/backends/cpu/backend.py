@@ -123,6 +123,9 @@ class Cpu:
         """Nothing: the kernels of a CPU are looked at by `exe.profile`."""
         return ()
 
+    def occupancy(self, kernel: Kernel, params: Mapping[str, int]) -> None:
+        """Nothing: a core runs one kernel at a time."""
+
     def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
         """Nothing: launches of a CPU are given in one way."""
         return {}

@@ -77,6 +77,9 @@ class Interpreted:
         """Nothing: the kernels of a CPU are looked at by `exe.profile`."""
         return ()
 
+    def occupancy(self, kernel: Kernel, params: Mapping[str, int]) -> None:
+        """Nothing: no chip is known."""
+
     def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
         """Nothing: no chip is known."""
         return {}

@@ -70,12 +70,46 @@ class Bounds:
         return max(self.parts, key=lambda name: self.parts[name])
 
 
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What of a unit a launch takes: `held` groups fit at once, and the launch has `groups` of them
+    for a unit. A lane has `registers`, a group `shared_bytes` and `lanes`; `share` of the lanes
+    that a unit has room for are there. `limit`: what allows no more.
+    """
+
+    registers: int
+    shared_bytes: int
+    lanes: int
+    held: int
+    groups: int
+    share: float
+    limit: str
+
+
+def occupancy(work: Work, chip: Chip, chunks: int, most: int) -> Occupancy:
+    """What of a unit a launch of so many chunks takes."""
+    allowed = _allowed(work, chip, most)
+    held = max(1, min(allowed.values()))
+    groups = max(1, min(held, -(-chunks // chip.units)))
+    limit = "chunks" if groups < held else min(allowed, key=allowed.__getitem__)
+    share = min(1.0, groups * work.lanes / chip.resident)
+    return Occupancy(work.registers, work.shared_bytes, work.lanes, held, groups, share, limit)
+
+
 def resident(work: Work, chip: Chip, most: int) -> int:
     """Groups that a unit holds at once; it is given `most` at most."""
-    by_registers = chip.registers // (work.registers * work.lanes)
-    by_shared = chip.unit_bytes // max(1, work.shared_bytes)
-    by_tensor = TENSOR_COLUMNS // max(1, work.columns)
-    return max(1, min(most, chip.resident // work.lanes, by_registers, by_shared, by_tensor))
+    return max(1, min(_allowed(work, chip, most).values()))
+
+
+def _allowed(work: Work, chip: Chip, most: int) -> dict[str, int]:
+    """The groups that each part of a unit has room for, the scarcest kinds first."""
+    return {
+        "registers": chip.registers // (work.registers * work.lanes),
+        "shared memory": chip.unit_bytes // max(1, work.shared_bytes),
+        "lanes": chip.resident // work.lanes,
+        "columns of matrices": TENSOR_COLUMNS // max(1, work.columns),
+        "groups of a launch": most,
+    }
 
 
 def bounds(work: Work, chip: Chip, chunks: int, size: float, most: int) -> Bounds:
