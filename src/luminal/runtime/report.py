@@ -188,13 +188,23 @@ class Trial(NamedTuple):
         return self.best_seconds / self.run_seconds
 
 
+class Change(NamedTuple):
+    """A choice of the program that runs which `fast` makes otherwise, in words; and by how much a
+    run takes longer without it, with all else as it is (1.2: a fifth; None: that was not timed).
+    """
+
+    text: str
+    without: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
     """What a search tried and decided. Seconds of programs are those of one run. `candidates` are
     those of both sides. `dispatches`: the ways of giving the chosen program's launches to the
     device, the chosen one first; none where there is one. `libraries`: kernels that were timed both
     as our own and by a library. `trials`: the programs that were tried, in order; `genome`: the
-    choices of the one that runs, as JSON.
+    choices of the one that runs, as JSON; `changes`: those of them that change something.
+    `from_database`: an earlier search did and decided all of this.
     """
 
     mode: str
@@ -216,6 +226,7 @@ class SearchSummary:
     foresight: Foresight = UNSEEN
     trials: tuple[Trial, ...] = ()
     genome: str = ""
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,18 +447,31 @@ class MemoryReport:
         return "\n".join(report_text.table_lines([("memory", "bytes"), *rows, total]))
 
 
+_RECORDS: Mapping[str, type[Any]] = {
+    "structure": SideSummary, "schedules": SideSummary, "foresight": Foresight,
+}  # fmt: skip
+_ROWS: Mapping[str, type[Any]] = {
+    "rejected": Rejected, "history": Best, "rules": RuleUse, "dispatches": Dispatched,
+    "libraries": LibraryPrice, "trials": Trial, "changes": Change,
+}  # fmt: skip
+"""The records in a SearchSummary, alone and in tuples."""
+
+
 def search_facts(search: SearchSummary) -> dict[str, Any]:
     """A search as the report's JSON has it."""
-    return _fields(search) | {
-        "rejected": [row._asdict() for row in search.rejected],
-        "history": [row._asdict() for row in search.history],
-        "rules": [row._asdict() for row in search.rules],
-        "structure": search.structure._asdict(),
-        "schedules": search.schedules._asdict(),
-        "dispatches": [row._asdict() for row in search.dispatches],
-        "libraries": [row._asdict() for row in search.libraries],
-        "trials": [row._asdict() for row in search.trials],
-    }
+    facts = _fields(search)
+    facts |= {name: facts[name]._asdict() for name in _RECORDS}
+    return facts | {name: [row._asdict() for row in facts[name]] for name in _ROWS}
+
+
+def search_of(facts: Mapping[str, Any]) -> SearchSummary:
+    """The search of which `search_facts` made these. Raises KeyError, TypeError or AttributeError
+    for others.
+    """
+    read = {entry.name: facts[entry.name] for entry in fields(SearchSummary)}
+    read |= {name: kind(**read[name]) for name, kind in _RECORDS.items()}
+    read |= {name: tuple(kind(**row) for row in read[name]) for name, kind in _ROWS.items()}
+    return SearchSummary(**read)
 
 
 def _fields(record: Any) -> dict[str, Any]:

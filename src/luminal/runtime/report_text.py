@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from luminal.base.markup import card, table
 
 if TYPE_CHECKING:  # report.py prints itself with what is here
-    from luminal.runtime.report import Foresight, KernelRow, Report, SearchSummary
+    from luminal.runtime.report import Change, Foresight, KernelRow, Report, SearchSummary
 
 DISPATCHES = {"list": "a list", "graph": "a graph", "one": "one kernel"}
 SHOWN = 12  # rules and rejections that a text lists; JSON and HTML have all
@@ -158,6 +158,7 @@ def _search(search: SearchSummary) -> list[str]:
         *sides(search),
         f"fast {fast}, best {best}: {search.decision}" if search.fast_seconds else search.decision,
     ]
+    lines += [f"- {changed(change)}" for change in search.changes]
     if search.dispatches:
         lines.append(dispatched(search))
     lines += map(str, search.libraries)
@@ -198,6 +199,12 @@ def dispatched(search: SearchSummary) -> str:
     """How the launches of the chosen program are given to the device, and what other ways took."""
     first, *others = [f"{DISPATCHES[way]} {duration(taken)}" for way, taken in search.dispatches]
     return f"launches as {first}; as {', as '.join(others)}" if others else f"launches as {first}"
+
+
+def changed(change: Change) -> str:
+    """A choice of a search, and what it gains."""
+    gain = "" if change.without is None else f" (without it {change.without:.2f}x the time)"
+    return f"{change.text}{gain}"
 
 
 def sides(search: SearchSummary) -> list[str]:

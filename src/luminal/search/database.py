@@ -3,7 +3,8 @@
 `prices`: seconds of kernels, by everything they depend on. `samples`: what was counted of these
 kernels, by the same keys, and the chip. `programs`: the genome that a finished search chose, by
 graph, machine and options; the first one stored stays, so that all processes run the same program.
-`moved.py` takes the rows of another file. Nothing here is needed: what goes wrong costs
+`searches`: what the latest searches did, finished or not, by the same keys. `moved.py` takes the
+rows of another file. Nothing here is needed: what goes wrong costs
 measurements, never a compile, and a row that is not what this module wrote is passed over.
 """
 
@@ -32,7 +33,12 @@ SAMPLES = (
     "code text not null, kernel text not null, seconds real not null, predicted real not null, "
     "features text not null)"
 )
-"""Versions of Luminal that do not know this table leave it alone."""
+SEARCHES = (
+    "create table if not exists searches (number integer primary key, key text not null, "
+    "ended real not null, facts text not null)"
+)
+"""Versions of Luminal that do not know these two tables leave them alone."""
+MOST_SEARCHES = 200  # that are kept, the latest ones: each is some tens of kilobytes
 TABLES = (
     "create table prices (key text primary key, seconds real not null)",
     "create table programs (key text primary key, genome text not null, "
@@ -64,6 +70,27 @@ class Decision:
         seconds = f"{self.fast_seconds!r}\n{self.best_seconds!r}\n{self.dispatches}"
         text = f"{key}\n{self.genome}\n{seconds}"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search did: when it `ended` (seconds since 1970), and its `facts`, which are JSON."""
+
+    key: str
+    ended: float
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def of_row(cls, row: Sequence[object]) -> Searched | None:
+        """The search of a row's columns; None where they hold none."""
+        key, ended, text = row
+        try:
+            facts = json.loads(str(text))
+            seconds = float(str(ended))
+        except (ValueError, RecursionError):
+            return None
+        is_one = isinstance(facts, dict) and math.isfinite(seconds)
+        return cls(str(key), seconds, facts) if is_one else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +209,21 @@ class Database:
         self._write("insert or ignore into programs values (?, ?, ?, ?, ?, ?)", [row])
         return self.decision(key) or decision
 
+    def add_search(self, searched: Searched) -> None:
+        """Notes what a search did; the oldest ones go where there are many."""
+        row = searched.key, searched.ended, json.dumps(searched.facts)
+        self._write("insert into searches (key, ended, facts) values (?, ?, ?)", [row])
+        latest = "select number from searches order by ended desc limit ?"
+        self._write(f"delete from searches where number not in ({latest})", [(MOST_SEARCHES,)])
+
+    def searches(self, key: str | None = None) -> list[Searched]:
+        """What searches did, the latest first; those of a key alone."""
+        query = "select key, ended, facts from searches where ? in (key, '') order by ended desc"
+        nothing: list[tuple[object, ...]] = []
+        bound = (key or "",)
+        rows = self._asked(lambda connection: connection.execute(query, bound).fetchall(), nothing)
+        return [searched for searched in map(Searched.of_row, rows) if searched is not None]
+
     def forget(self, key: str) -> None:
         """Removes the choice stored under a key."""
         self._write("delete from programs where key = ?", [(key,)])
@@ -199,6 +241,7 @@ class Database:
         self._write("delete from prices", [()])
         self._write("delete from samples", [()])
         self._write("delete from programs", [()])
+        self._write("delete from searches", [()])
         return counts
 
     def close(self) -> None:
@@ -287,6 +330,7 @@ def _connect(path: str) -> sqlite3.Connection:
                 for statement in () if _is_of_format(connection) else _tables(connection):
                     connection.execute(statement)
                 connection.execute(SAMPLES)
+                connection.execute(SEARCHES)
     except FAILURES:
         connection.close()
         raise
@@ -294,8 +338,11 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    query = "select count(*) from sqlite_master where type = 'table' and name = 'samples'"
-    return _is_of_format(connection) and connection.execute(query).fetchone() == (1,)
+    query = (
+        "select count(*) from sqlite_master where type = 'table' "
+        "and name in ('samples', 'searches')"
+    )
+    return _is_of_format(connection) and connection.execute(query).fetchone() == (2,)
 
 
 def _is_of_format(connection: sqlite3.Connection) -> bool:

@@ -15,7 +15,7 @@ from luminal.base.records import dataclass
 from luminal.search.database import FAILURES, FORMAT, Database
 
 COPIED = {"samples": 7, "prices": 2, "programs": 6}
-"""The tables and their columns."""
+"""The tables and their columns; what searches did is not among them: it is of their machine."""
 
 
 @dataclass(frozen=True, slots=True)

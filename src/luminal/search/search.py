@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,9 @@ from luminal.hlir.graph import Graph
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
 from luminal.runtime.collectives.leader import from_leader
-from luminal.runtime.report import Dispatched, SearchSummary
+from luminal.runtime.report import SearchSummary
 from luminal.runtime.source_hash import source_hash
-from luminal.search import database, interrupt, oracle
+from luminal.search import database, gains, interrupt, oracle
 from luminal.search.database import Decision
 from luminal.search.genome import Genome
 from luminal.search.log import SCHEDULES, STRUCTURE, Log
@@ -39,6 +39,7 @@ from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
 from luminal.search.space import Candidate, Space
 from luminal.search.strategy import Strategy
+from luminal.search.summaries import dispatches_of, note, repeated, untimed
 
 if TYPE_CHECKING:
     from luminal.runtime.collectives.engine import Engine
@@ -62,6 +63,7 @@ def search(
     values: Mapping[str, Array] | None = None,
     engine: Engine | None = None,
     dispatch: str | None = None,
+    title: str = "",
 ) -> tuple[Stages, SearchSummary]:
     """The stages of the fastest program found for a graph, and what was tried.
 
@@ -70,11 +72,13 @@ def search(
     stored; the same one later, in any process, gives the same program without timing. An interrupt
     (Ctrl-C) ends the search with the best program so far, a second one is the caller's
     (`interrupt.py`). `dispatch`: how the device is given all programs' launches, where that is no
-    choice. Raises CompileError if a candidate computes something else.
+    choice. `title`: of the program, where searches are listed. Raises CompileError if a candidate
+    computes something else.
     """
 
     def find() -> _Found:
-        return _found(Space(graph, backend, numerics, dispatch=dispatch), mode, options, values)
+        space = Space(graph, backend, numerics, dispatch=dispatch)
+        return _found(space, mode, options, values, title)
 
     if engine is None or engine.size == 1:
         return find()[:2]
@@ -99,6 +103,7 @@ def _found(
     mode: CompilationMode,
     options: SearchOptions,
     values: Mapping[str, Array] | None,
+    title: str,
 ) -> _Found:
     """What `search` finds on one rank."""
     dims = choose_dims(Signature(space.graph), options.dims)
@@ -112,7 +117,7 @@ def _found(
         stages = _replay(space, earlier)
         if stages is not None:
             text = f"{_decision(earlier, options)} (decided by an earlier search)"
-            return _Found(stages, _untimed(mode, options, text, earlier), earlier.genome)
+            return _Found(stages, repeated(mode, options, text, key, earlier), earlier.genome)
         database.default().forget(key)
     egraph_class()  # where it is missing no search may end well, however short its time is
     with tracing.span("search"):
@@ -121,9 +126,10 @@ def _found(
             shared = share(space.graph, arrays)
         except OSError as error:
             reason = f"no room for the arrays that candidates run on: {error}"
-            stages = space.decode(Genome()).stages
-            return _Found(stages, _untimed(mode, options, _kept(reason)), _FAST)
-        return _Search(space, mode, options, arrays, shared, context, key).run()
+            summary = untimed(mode, options, _kept(reason))
+            note(space, dims, key, title, summary)
+            return _Found(space.decode(Genome()).stages, summary, _FAST)
+        return _Search(space, mode, options, arrays, shared, context, key, title).run()
 
 
 def _replay(space: Space, decision: Decision) -> Stages | None:
@@ -135,33 +141,6 @@ def _replay(space: Space, decision: Decision) -> Stages | None:
         return space.decode(Genome.parse(decision.genome)).stages
     except (LuminalError, ValueError, LookupError, TypeError):
         return None
-
-
-def _untimed(
-    mode: CompilationMode, options: SearchOptions, decision: str, earlier: Decision | None = None
-) -> SearchSummary:
-    """The summary of a search that timed nothing: an `earlier` one decided, or not even `fast`
-    could run.
-    """
-    return SearchSummary(
-        mode=str(mode),
-        seed=options.seed,
-        candidates=0,
-        kernels_built=0,
-        rejected=(),
-        history=(),
-        fast_seconds=0.0 if earlier is None else earlier.fast_seconds,
-        best_seconds=0.0 if earlier is None else earlier.best_seconds,
-        decision=decision,
-        from_database=earlier is not None,
-        dispatches=() if earlier is None else _dispatches(earlier),
-        genome=_FAST if earlier is None else earlier.genome,
-    )
-
-
-def _dispatches(decision: Decision) -> tuple[Dispatched, ...]:
-    """What each way of giving a decision's launches to the device took."""
-    return tuple(Dispatched(*row) for row in json.loads(decision.dispatches))
 
 
 def _kept(reason: str) -> str:
@@ -183,12 +162,14 @@ class _Search:
         shared: SharedFile,
         context: str,
         key: str,
+        title: str,
     ) -> None:
         self.space = space
         self.mode = mode
         self.options = options
         self.arrays = arrays
         self.key = key
+        self.title = title
         backend = space.backend
         workers = options.workers or len(host.core_ids())
         self.shared = shared
@@ -214,7 +195,32 @@ class _Search:
         with ExitStack() as stack:  # gives back everything, even if another interrupt comes
             for owner in (self.shared, self.builders, self.runner, self.log):
                 stack.callback(owner.close)
-            return self._run()
+            try:
+                settled = self._run()
+            except CompileError as error:
+                told = untimed(self.mode, self.options, f"failed: {error}")
+                times = [best.best_seconds for best in self.log.history] or [0.0]
+                told = replace(told, fast_seconds=times[0], best_seconds=times[-1])
+                self._note(replace(told, **self._tried()))
+                raise
+            self._note(settled.summary)
+            return settled
+
+    def _note(self, summary: SearchSummary) -> None:
+        note(self.space, self.arrays.dims, self.key, self.title, summary)
+
+    def _tried(self) -> dict[str, Any]:
+        """What was tried so far, as fields of a summary."""
+        return {
+            "candidates": self.log.candidates,
+            "kernels_built": self.log.kernels_built,
+            "rejected": self.log.rejected(),
+            "history": tuple(self.log.history),
+            "rules": self.space.rules(),
+            "structure": self.log.side(STRUCTURE),
+            "schedules": self.log.side(SCHEDULES),
+            "trials": tuple(self.log.trials),
+        }
 
     def _run(self) -> _Found:
         try:
@@ -225,7 +231,7 @@ class _Search:
                 raise
             reason = str(error) or "interrupted"
             stages = self.space.decode(Genome()).stages
-            summary = _untimed(self.mode, self.options, _kept(reason))
+            summary = untimed(self.mode, self.options, _kept(reason))
             return _Found(stages, replace(summary, interrupted=is_interrupted), _FAST)
         interrupted = False
         try:
@@ -255,7 +261,8 @@ class _Search:
         except (Lost, Refused) as error:
             lost = str(error)
             self.log.reject(lost, "the best program, in the last comparison")
-        winner, ways = chosen.candidate, () if interrupted else strategy.dispatches(chosen)
+        winner, ways = chosen.candidate, () if interrupted else gains.dispatches(strategy, chosen)
+        changes = () if interrupted else gains.changes(strategy, chosen)
         decision = Decision(winner.genome.to_json(), *seconds, json.dumps(ways))
         stages = winner.stages
         is_enough = fast.seconds * 1e6 < self.options.stop_below_us
@@ -276,27 +283,22 @@ class _Search:
             text += " (interrupted: the next search goes on from its measurements)"
         self.log.best(decision.best_seconds)
         summary = self._summary(decision, text, winner)
+        if decision.genome == winner.genome.to_json():
+            summary = replace(summary, changes=changes)
         return _Found(stages, replace(summary, interrupted=interrupted), decision.genome)
 
     def _summary(self, decided: Decision, decision: str, winner: Candidate) -> SearchSummary:
         return SearchSummary(
             mode=str(self.mode),
             seed=self.options.seed,
-            candidates=self.log.candidates,
-            kernels_built=self.log.kernels_built,
-            rejected=self.log.rejected(),
-            history=tuple(self.log.history),
             fast_seconds=decided.fast_seconds,
             best_seconds=decided.best_seconds,
             decision=decision,
-            dispatches=_dispatches(decided),
+            dispatches=dispatches_of(decided),
             libraries=tuple(self.measurements.timed.rows(winner)),
-            rules=self.space.rules(),
             foresight=self.log.orders()._replace(known=self.known),
-            structure=self.log.side(STRUCTURE),
-            schedules=self.log.side(SCHEDULES),
-            trials=tuple(self.log.trials),
             genome=decided.genome,
+            **self._tried(),
         )
 
     # --- right before fast

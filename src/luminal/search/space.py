@@ -36,6 +36,7 @@ from luminal.program.unroll import unroll
 from luminal.runtime.report import RuleUse
 from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome, called_by
+from luminal.search.words import value_in_words
 from luminal.selection import dots, fast, layouts
 from luminal.selection.bodies import is_weight, weights_of
 from luminal.selection.calls import with_calls
@@ -264,24 +265,26 @@ class Space:
         """Weights read as they are that could be read in panels, and the other way round."""
         wished, selection = dict(candidate.genome.layouts), candidate.stages.selection
         for gene in layouts.all_genes(selection, self.backend.layouts, self.numerics):
-            name = names[gene.weight]
+            name, weight = names[gene.weight], value_in_words(gene.weight)
             if name in wished:
-                yield _move("layouts", name, None, "a weight read in the layout fast has it in")
+                yield _move("layouts", name, None, f"{weight} read in the layout fast has it in")
                 continue
             for layout in (str(offered) for offered in gene.layouts if offered != gene.now):
-                yield _move("layouts", name, layout, f"a weight read in layout {layout}")
+                yield _move("layouts", name, layout, f"{weight} read in layout {layout}")
 
     def _spellings(self, body: Lowered, genome: Genome) -> Iterator[Move]:
-        chosen = dict(genome.spellings)
-        for gene in self.classes(body).genes():
+        chosen, classes = dict(genome.spellings), self.classes(body)
+        terms = {number: term for term, number in classes.known.items()}
+        for gene in classes.genes():
+            value = value_in_words(terms.get(gene.number))
             default = gene.spellings[0].fingerprint
             now = chosen.get(gene.fingerprint, default)
             for spelling in gene.spellings:
                 if spelling.fingerprint == now:
                     continue
-                value = None if spelling.fingerprint == default else spelling.fingerprint
-                note = f"{spelling.rule or 'as recorded'}: {spelling.op}"
-                yield _move("spellings", gene.fingerprint, value, note)
+                other = None if spelling.fingerprint == default else spelling.fingerprint
+                note = f"{value} {f'by {spelling.rule}' if spelling.rule else 'as recorded'}"
+                yield _move("spellings", gene.fingerprint, other, note)
 
     def random_genome(self, rng: random.Random, changes: int) -> Genome:
         """A genome of some random moves of the fast program's and random schedules."""
@@ -356,7 +359,7 @@ def _residences(spelled: _Spelled, genome: Genome, weights: Weights) -> Iterator
         if term in fixed or not (term.is_pointwise or term.is_reduction):
             continue
         name = spelled.names[term]
-        note = f"{term.op} {term.dtype}[{len(term.axes)} axes]"
+        note = value_in_words(term)
         if name in wished:
             yield _move("residences", name, None, f"{note} as fast has it")
         elif not choice.residence.is_stored:
@@ -381,11 +384,13 @@ def _merges(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
     """Stored values that share a kernel and could have one of their own, and back."""
     apart = set(genome.apart)
     for merge in spelled.selection.merges:
-        for name in sorted(spelled.names[term] for term in merge):
-            yield _move("apart", name, "yes", "a kernel of its own")
+        for term in sorted(merge, key=spelled.names.__getitem__):
+            note = f"{value_in_words(term)} in a kernel of its own"
+            yield _move("apart", spelled.names[term], "yes", note)
     for term in spelled.selection.stored():
         if spelled.names[term] in apart:
-            yield _move("apart", spelled.names[term], None, "merged as fast has it")
+            note = f"{value_in_words(term)} merged as fast has it"
+            yield _move("apart", spelled.names[term], None, note)
 
 
 def _joins(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
@@ -397,7 +402,8 @@ def _joins(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
     touching: defaultdict[Term, list[Term]] = defaultdict(list)
     for term, reads in kernel_reads([*selection.choices], selection.is_stored).items():
         if names[term] in joined:
-            yield _move("joined", names[term], None, "a kernel that fast has apart")
+            note = f"{value_in_words(term)} apart, as fast has it"
+            yield _move("joined", names[term], None, note)
         touched = [term, *sorted(reads, key=lambda read: read.id)]
         near = {other for read in touched for other in touching[read]}
         near -= together.get(term, frozenset())
@@ -405,7 +411,8 @@ def _joins(spelled: _Spelled, genome: Genome) -> Iterator[Move]:
         others = [t for t in others if t.axes == term.axes or columns(term, t)]
         for other in sorted(others, key=lambda t: -t.id)[: JOINS if not term.is_opaque else 0]:
             if joined.get(names[term]) != names[other]:
-                yield _move("joined", names[term], names[other], "one kernel with another")
+                note = f"one kernel for {value_in_words(term)} and {value_in_words(other)}"
+                yield _move("joined", names[term], names[other], note)
         for read in touched if not term.is_opaque else ():
             if read is term or read.is_run:
                 touching[read].append(term)

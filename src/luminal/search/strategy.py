@@ -18,12 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, count
 
-import numpy as np
-
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.kernel.knobs import Knobs, as_knobs
-from luminal.runtime.report import Dispatched
 from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, PREDICTED_SLOW, Cost
 from luminal.search.genome import Genome
 from luminal.search.log import SCHEDULES, STRUCTURE
@@ -32,6 +29,7 @@ from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Lost, Refused
 from luminal.search.runner import Pairs
 from luminal.search.space import Candidate, Move
+from luminal.search.words import kernels_in_words, knobs_in_words
 
 MOVES_AT_ONCE = 4
 LOOKED_AT_ONCE = 16  # moves that are decoded before the most promising ones are built
@@ -216,12 +214,19 @@ class Strategy:
         }
         leading.update({key: fastest[0] for key, fastest in fresh.items()})
         chosen = self.measurements.confirmed(self.best.candidate, fresh)
+        if not chosen:
+            return
+        kernels = kernels_in_words(self.best.candidate.stages)
+        notes = {
+            key: f"{kernels.get(key, 'a kernel')}: {knobs_in_words(knobs)}"
+            for key, knobs in chosen.items()
+        }
         genome = self.best.candidate.genome.with_tuned(chosen)
-        if not chosen or self.challenge([(genome, "schedules")], SCHEDULES):
+        if self.challenge([(genome, " and ".join(notes.values()))], SCHEDULES):
             return
         for key, knobs in chosen.items():
             genome = self.best.candidate.genome.with_tuned({key: knobs})
-            self.challenge([(genome, f"schedule {knobs}")], SCHEDULES)
+            self.challenge([(genome, notes[key])], SCHEDULES)
 
     # --- structure
 
@@ -372,29 +377,6 @@ class Strategy:
         return self.runner.pairs(number, rival.number, max(LEAST_PAIRS, min(MOST_PAIRS, rounds)))
 
     # --- the end
-
-    def dispatches(self, chosen: Timed) -> tuple[Dispatched, ...]:
-        """The ways of giving the launches of a program to the device, its own first: each but the
-        first is timed in turns with that. Nothing where there is one way.
-        """
-        dispatches = self.space.dispatches
-        if len(dispatches) < 2:
-            return ()
-        now = chosen.candidate.genome.dispatch or dispatches[0]
-        timed = [Dispatched(now, chosen.seconds)]
-        for move in self.space.dispatched(chosen.candidate):
-            other = self.space.decode(move.of(chosen.candidate.genome))
-            number = self.runner.add(other.program)
-            try:
-                pairs = self.pairs(number, chosen)
-            except (Lost, Refused) as error:
-                self.log.reject(str(error), move.note)
-                continue
-            # As far from the time above as the two were from each other: the machine has changed.
-            ratio = statistics.median(np.divide(*pairs))
-            timed.append(Dispatched(move.choices[0][2] or dispatches[0], ratio * chosen.seconds))
-            self.runner.drop(number)
-        return tuple(timed)
 
     def duel(self) -> tuple[bool, float, float]:
         """A yes where the best program beats the fast one for certain, and the seconds of both."""

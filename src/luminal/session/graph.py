@@ -236,7 +236,7 @@ def compile(
         options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})
     plan = _Plan(
         chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit,
-        None if placed is None else placed.engine, _dispatch(chosen, dispatch),
+        None if placed is None else placed.engine, _dispatch(chosen, dispatch), graph.name,
     )  # fmt: skip
     return _compiled(graph, frozen, choices, plan, placed)
 
@@ -328,6 +328,7 @@ class _Plan:
     memory_limit: int | str | None = None
     engine: Engine | None = None
     dispatch: str | None = None
+    title: str = ""
 
     def within_limit(
         self, graph: Recorder, frozen: hlir.Graph, narrow: _Intervals, placed: OnMesh | None
@@ -416,7 +417,7 @@ class _Plan:
         mode = self.mode.shared_by(share)
         stages, summary = search(
             graph, backend, mode, self.search, self.numerics, self.values, self.engine,
-            self.dispatch,
+            self.dispatch, self.title,
         )  # fmt: skip
         return compiler.arranged(stages, backend), summary
 

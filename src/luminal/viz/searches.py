@@ -1,40 +1,41 @@
-"""What a search did, in words: its candidates, and how the program it chose differs from `fast`."""
+"""What searches did: the one of a program, with its candidates, and those of a database."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
-from luminal.algebra.terms import Term
-from luminal.base.origins import described
-from luminal.program.launch_list import KernelLaunch, walk
-from luminal.runtime.report import SearchSummary, search_facts
-from luminal.search.fingerprint import by_fingerprint, fingerprints
+from luminal.base import installation
+from luminal.base.errors import InputError
+from luminal.runtime.report import Change, SearchSummary, search_facts, search_of
+from luminal.search.database import FAILURES, Searched
+from luminal.search.differences import differences
 from luminal.search.genome import Genome
 from luminal.search.space import Space
 
 
-def search(summary: SearchSummary, space: Space) -> dict[str, Any]:
-    """The document's part of a search: its summary, the candidates, the difference."""
+def search(summary: SearchSummary, space: Space | None = None) -> dict[str, Any]:
+    """The document's part of a search: its summary, the candidates, and how the program differs
+    from that of `fast`. By the `space` this is told of searches that are known by their genome
+    alone.
+    """
+    genome = genome_of(summary)
+    changes = summary.changes
+    if not changes and space is not None:
+        changes = tuple(Change(text) for _, text in differences(space, genome))
     facts = search_facts(summary)
-    del facts["trials"], facts["genome"]
+    del facts["trials"], facts["genome"], facts["changes"]
     return {
         **facts,
         "genes": [
-            {
-                "candidate": number,
-                "seconds": trial.seconds,
-                "side": trial.side,
-                "changed": trial.changed,
-                "run_seconds": trial.run_seconds,
-                "gain": trial.gain,
-                "outcome": trial.outcome,
-                "reason": trial.reason,
-            }
+            {"candidate": number, **trial._asdict(), "gain": trial.gain}
             for number, trial in enumerate(summary.trials)
         ],
-        "difference": [*difference(space, genome_of(summary))],
+        "difference": [change._asdict() for change in changes],
     }
 
 
@@ -45,66 +46,54 @@ def genome_of(summary: SearchSummary | None) -> Genome:
     return Genome.parse(summary.genome)
 
 
-def difference(space: Space, genome: Genome) -> Iterator[str]:
-    """How a genome's program differs from that of `fast`, a sentence for each choice."""
-    if genome == Genome():
-        yield "the program is that of fast: no choice of the search is in it"
-        return
-    fast, chosen = space.decode(Genome()), space.decode(genome)
-    names = _names(space, fast.stages.lowered) | _names(space, chosen.stages.lowered)
-    for classes in space.all_classes() if genome.spellings else ():
-        numbers = {number: term for term, number in classes.known.items()}
-        by_name = {eclass.fingerprint: eclass for eclass in classes.genes()}
-        for key, wanted in genome.spellings:
-            eclass = by_name.get(key)
-            if eclass is None:
-                continue
-            spelling = next((s for s in eclass.spellings if s.fingerprint == wanted), None)
-            if spelling is not None:
-                value = _value(numbers.get(eclass.number))
-                rule = f"by the rule {spelling.rule}" if spelling.rule else "as it was recorded"
-                yield f"{value} is spelled otherwise, {rule}"
-    for key, residence in genome.residences:
-        yield f"{_value(names.get(key))} is {residence}"
-    for key, layout in genome.layouts:
-        yield f"the weight {_value(names.get(key))} is read in layout {layout}"
-    for key in genome.apart:
-        yield f"{_value(names.get(key))} has a kernel of its own"
-    for key, other in genome.joined:
-        yield f"{_value(names.get(key))} shares the kernel of {_value(names.get(other))}"
-    kernels = _kernels(chosen.stages.program, [o.name for o in chosen.stages.origins])
-    for key, text in genome.tuned:
-        knobs = ", ".join(f"{name} = {value}" for name, value in json.loads(text))
-        yield f"the kernel {kernels.get(key, 'that this program has no more')}: {knobs}"
-    if genome.unrolled:
-        yield "Loops are written out in the launch list"
-    if genome.dispatch is not None:
-        yield f"launches are given to the device as {genome.dispatch}"
+def document_of(path: str | Path) -> dict[str, Any]:
+    """The document of a database: what its searches did, the latest first. Raises InputError for a
+    file that is none.
+    """
+    searches = [*_told(_read(path))]
+    return {
+        "title": f"{path}: {len(searches)} searches",
+        "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "luminal": installation.VERSION,
+        "searches": searches,
+    }
 
 
-def _names(space: Space, lowered: Any) -> dict[str, Term]:
-    """The terms of a program and of its Loops' bodies by their names."""
-    terms = by_fingerprint(fingerprints(lowered))
-    for term in [*terms.values()]:
-        if term.op == "Loop":
-            terms = {**_names(space, term.attrs.body), **terms}
-    return terms
+def _told(rows: list[Searched]) -> Iterator[dict[str, Any]]:
+    """Rows of the list, each with the part that a document of its program has."""
+    for row in rows:
+        try:
+            summary = search_of(row.facts)
+        except (KeyError, TypeError, AttributeError):  # of another version
+            continue
+        names = ("title", "of", "machine", "dims")
+        yield {
+            **{name: row.facts.get(name) for name in names},
+            "ended": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.ended)),
+            "gain": _gain(summary),
+            "search": search(summary),
+        }
 
 
-def _value(term: Term | None) -> str:
-    """A value in words: its operation and where it was recorded."""
-    if term is None:
-        return "a value"
-    where = described([term.recorded])
-    return f"{term.op} of {where}" if where else term.op
+def _gain(summary: SearchSummary) -> float | None:
+    """How many times as fast the chosen program is as that of `fast`; None where it is that one."""
+    if genome_of(summary) == Genome() or not summary.best_seconds:
+        return None
+    return summary.fast_seconds / summary.best_seconds
 
 
-def _kernels(program: Any, names: list[str]) -> Mapping[str, str]:
-    """Kernels in words, by their names in genomes."""
-    words: dict[str, str] = {}
-    for launch in walk((*program.prologue, *program.launches)):
-        if isinstance(launch, KernelLaunch):
-            where = described(launch.origins)
-            of = f" of {where}" if where else ""
-            words.setdefault(names[launch.kernel], f"k{launch.kernel} ({launch.label}{of})")
-    return words
+def _read(path: str | Path) -> list[Searched]:
+    """The searches of a file, which is left as it is."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"viz: {path}: no such file; `luminal cache info` names the database")
+    query = "select key, ended, facts from searches order by ended desc"
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            rows = opened.execute(query).fetchall()
+    except FAILURES as error:
+        raise InputError(
+            f"viz: {path}: no database of searches: {error}; takes the file that `luminal cache "
+            "info` names, or one that `luminal cache export` wrote"
+        ) from None
+    return [searched for searched in map(Searched.of_row, rows) if searched is not None]

@@ -11,23 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from luminal.algebra.term_text import frame_text
 from luminal.base.errors import LuminalError
 from luminal.base.numerics import Class
 from luminal.base.records import dataclass
 from luminal.egraph import Classes
 from luminal.egraph.classes import EClass, Spelling
+from luminal.egraph.spelling_text import SpellingTexts
 from luminal.rules import RULES
 from luminal.runtime.report_text import duration
 from luminal.search.cost_model import CostModel
 from luminal.search.genome import Genome
 from luminal.search.space import Space
-from luminal.shape.expression import Expression
 from luminal.viz.terms import TermValues
 from luminal.viz.values import Ids
 
-DEPTH = 3  # operations of a text, one in the other
-LONGEST = 160  # characters of an operand in it
 MOST_CLASSES = 400  # that are shown, those in a program before those in its Loops' bodies
 SECONDS = 6.0  # of judging spellings; those behind have no cost
 ALIKE = 0.005  # of the cost: less is told as no difference
@@ -86,7 +83,7 @@ def spellings(
     judge = Judge(space, genome, CostModel(dims, space.backend))
     rows: list[dict[str, Any]] = []
     for classes in space.all_classes():
-        texts = _Texts(classes)
+        texts = SpellingTexts(classes)
         of = _values_of(classes, values)
         genes = [eclass for eclass in classes.genes() if of.get(eclass.number)]
         for eclass in genes[: MOST_CLASSES - len(rows)]:
@@ -108,7 +105,9 @@ def refused(space: Space) -> str:
     )
 
 
-def _nodes(eclass: EClass, genome: Genome, judge: Judge, texts: _Texts) -> Iterator[dict[str, Any]]:
+def _nodes(
+    eclass: EClass, genome: Genome, judge: Judge, texts: SpellingTexts
+) -> Iterator[dict[str, Any]]:
     wanted = dict(genome.spellings).get(eclass.fingerprint, eclass.spellings[0].fingerprint)
     if all(spelling.fingerprint != wanted for spelling in eclass.spellings):
         wanted = eclass.spellings[0].fingerprint
@@ -117,7 +116,7 @@ def _nodes(eclass: EClass, genome: Genome, judge: Judge, texts: _Texts) -> Itera
         cost, why_not = (judge.base[0], "") if is_chosen else judge.why_not(eclass, spelling)
         kind = _KINDS.get(spelling.rule)
         yield {
-            "text": texts.of(spelling, DEPTH),
+            "text": texts.of(spelling),
             "rule": spelling.rule,
             "kind": "" if kind is None else str(kind),
             "cost": cost,
@@ -132,50 +131,3 @@ def _values_of(classes: Classes, values: TermValues) -> dict[int, Ids]:
     for term, number in classes.known.items():
         ids.setdefault(number, set()).update(values(term))
     return {number: tuple(sorted(some)) for number, some in ids.items()}
-
-
-class _Texts:
-    """Spellings as text: operations on operands, to some depth, by their first spellings."""
-
-    def __init__(self, classes: Classes) -> None:
-        self._classes = classes
-
-    def of(self, spelling: Spelling, depth: int) -> str:
-        """A spelling with its operands: `Sum{a1}(Mul(x, w))`."""
-        if not spelling.args:
-            return _head(spelling)
-        if depth == 0:
-            return "..."
-        args = (self._operand(number, depth - 1) for number in spelling.args)
-        return f"{_head(spelling)}({', '.join(args)})"
-
-    def _operand(self, number: int, depth: int) -> str:
-        text = self.of(self._classes.classes[number].spellings[0], depth)
-        return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def _head(spelling: Spelling) -> str:
-    """An operation with what it is told beside its operands."""
-    op, attrs = spelling.op, spelling.attrs
-    match op:
-        case "Leaf":
-            node = attrs.value.node
-            leaf = getattr(node.attrs, "state", node.attrs)
-            return str(getattr(leaf, "name", "") or node.op.name)
-        case "Literal":
-            return str(attrs)
-        case "Index":
-            return f"({attrs})"
-        case "At":
-            places = (f"{a.name}: {_position(where)}" for a, where in attrs)
-            return f"At{{{', '.join(places)}}}"
-        case "Sum" | "Prod" | "Max":
-            return f"{op}{{{', '.join(sorted(a.name for a in attrs))}}}"
-        case "Cast" | "Bitcast":
-            return f"{op} {spelling.dtype}"
-    result = getattr(attrs, "result", None)
-    return op if result is None else f"{op}{frame_text(result)}"
-
-
-def _position(where: Expression | int) -> str:
-    return f"operand {where + 1}" if isinstance(where, int) else str(where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ import luminal as lm
 from luminal.base import tracing
 from luminal.runtime.report import (
     Best,
+    Change,
     CompileSummary,
     Dispatched,
+    Foresight,
     KernelRow,
     LibraryPrice,
     Rejected,
@@ -21,6 +24,8 @@ from luminal.runtime.report import (
     RuleUse,
     SearchSummary,
     SideSummary,
+    Trial,
+    search_of,
 )
 from luminal.runtime.report_text import amount, duration
 from luminal.runtime.roofline import Peaks
@@ -139,6 +144,23 @@ def test_json_has_stable_keys() -> None:
     assert facts["search"]["schedules"] == {"candidates": 1000, "seconds": 15.0}
     assert facts["search"]["structure"] == {"candidates": 234, "seconds": 12.0}
     assert json.loads(made(None).to_json())["search"] is None
+
+
+def test_a_search_is_read_back_from_its_json() -> None:
+    search = replace(
+        SEARCH,
+        trials=(Trial(0.5, "structure", "Sum stored", 4e-4, 5e-4, "kept"),),
+        changes=(Change("Sum is stored", 1.25), Change("and another")),
+        foresight=Foresight(3, 1, 0.5, 0.6, 7),
+    )
+    facts = json.loads(made(search).to_json())["search"]
+    assert search_of(facts) == search
+    assert facts["changes"][0] == {"text": "Sum is stored", "without": 1.25}
+    assert facts["foresight"]["known"] == 7
+    with pytest.raises(KeyError):
+        search_of({"mode": "optimal"})
+    assert "- Sum is stored (without it 1.25x the time)" in str(made(search)).splitlines()
+    assert "- and another" in str(made(search)).splitlines()
 
 
 def test_what_a_library_takes_is_said() -> None:

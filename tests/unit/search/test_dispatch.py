@@ -11,6 +11,7 @@ import luminal as lm
 from luminal.base import config
 from luminal.program import launch_text
 from luminal.program.launch_list import Program, kernel_launches
+from luminal.search import gains
 from luminal.search.genome import Genome
 from luminal.search.space import Space
 from tests.machines import usual
@@ -33,7 +34,7 @@ def test_the_fastest_way_is_found_and_what_others_took_is_told(tmp_path: Path) -
     assert best.candidate.genome.dispatch == best.candidate.program.dispatch == "one"
     assert "\n  dispatch one\n" in launch_text.to_text(best.candidate.program)
     launches = best.seconds - taken["one"]
-    told = [(row.dispatch, row.seconds - launches) for row in strategy.dispatches(best)]
+    told = [(row.dispatch, row.seconds - launches) for row in gains.dispatches(strategy, best)]
     assert told == [("one", 3.0), ("graph", 4.0), ("list", 9.0)]
 
 
@@ -42,7 +43,7 @@ def test_a_way_that_cannot_run_is_left_out(tmp_path: Path) -> None:
     strategy = make(rows(), tmp_path, runner, backend=DEVICE)
     strategy.run()
     assert strategy.best is strategy.fast
-    assert [row.dispatch for row in strategy.dispatches(strategy.best)] == ["graph", "list"]
+    assert [row.dispatch for row in gains.dispatches(strategy, strategy.best)] == ["graph", "list"]
 
 
 def ways(space: Space) -> set[str | None]:

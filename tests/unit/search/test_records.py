@@ -17,7 +17,7 @@ import pytest
 import luminal as lm
 from luminal.base import config
 from luminal.search import database as database_module
-from luminal.search.database import FILE, Database, Decision
+from luminal.search.database import FILE, Database, Decision, Searched
 from luminal.search.genome import Genome
 from luminal.search.options import CompilationMode, TimeBudget, mode_of
 from luminal.search.runner import Pairs
@@ -124,6 +124,31 @@ def test_prices_and_decisions_are_kept(tmp_path: Path) -> None:
     assert second.decision("other") is None
     assert second.clear() == (2, 1)
     assert first.decision("program") is None
+
+
+def test_what_searches_did_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latest first, of all or of a key, and no more than some."""
+    monkeypatch.setattr(database_module, "MOST_SEARCHES", 3)
+    database = Database(tmp_path / FILE)
+    told = [Searched("a" if k % 2 else "b", float(k), {"k": k, "é": [None]}) for k in range(5)]
+    for searched in told:
+        database.add_search(searched)
+    assert database.searches() == Database(tmp_path / FILE).searches() == told[:1:-1]
+    assert database.searches("a") == [told[3]]
+    assert database.searches("c") == []
+    raw(tmp_path / FILE, "update searches set facts = 'no JSON' where ended = 3.0")
+    raw(tmp_path / FILE, "update searches set ended = 9e999 where ended = 2.0")
+    assert Database(tmp_path / FILE).searches() == [told[4]]
+    database.clear()
+    assert database.searches() == []
+
+
+def test_a_file_without_that_table_is_given_it(tmp_path: Path) -> None:
+    Database(tmp_path / FILE).add_prices({"a": 1.0})
+    raw(tmp_path / FILE, "drop table searches")
+    database = Database(tmp_path / FILE)
+    assert database.searches() == []
+    assert database.prices() == {"a": 1.0}
 
 
 def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from luminal.backends.backend import Backend
 from luminal.base.numerics import Numerics
 from luminal.rules import RULES
 from luminal.search.cost_model import CostModel
+from luminal.search.differences import differences
 from luminal.search.genome import Genome
 from luminal.search.space import Space
 from luminal.session import graph as session
-from luminal.viz.searches import difference
 from luminal.viz.spellings import refused, spellings
 from luminal.viz.terms import TermValues
 from luminal.viz.unrolled import values_of
@@ -90,20 +90,22 @@ def test_a_search_that_chose_it_has_it_chosen(space: Space) -> None:
     _, spelled = rows(space, genome)
     rules = [row["nodes"][0]["rule"] for row in spelled]
     assert "matmul-associates" in rules
-    said = [*difference(space, genome)]
-    assert len(said) == 1
-    assert "matmul-associates" in said[0]
-    assert "test_spellings.py" in said[0]  # the user's line
+    (said,) = differences(space, genome)
+    assert genome.with_choice(*said.taken_back) == Genome()
+    assert "by the rule matmul-associates, in place of Sum" in said.text
+    assert "test_spellings.py" in said.text  # the user's line
 
 
 def test_the_difference_has_a_sentence_for_each_choice(space: Space) -> None:
     fast = space.decode(Genome())
     for move in space.moves(fast):
-        said = [*difference(space, move.of(Genome()))]
+        genome = move.of(Genome())
+        said = [*differences(space, genome)]
         assert len(said) == len(move.choices), move.note
-    assert [*difference(space, Genome())] == [
-        "the program is that of fast: no choice of the search is in it"
-    ]
+        for row in said:
+            genome = genome.with_choice(*row.taken_back)
+        assert genome == Genome()
+    assert not [*differences(space, Genome())]
 
 
 def test_rules_that_numerics_leave_out_are_counted() -> None:
