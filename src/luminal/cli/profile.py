@@ -23,6 +23,7 @@ from luminal.cli.console import console, table
 from luminal.cli.output import check_can_be_written, writing
 from luminal.cli.profile_rows import Row
 from luminal.runtime.report_text import amount, duration
+from luminal.runtime.roofline import Peaks
 from luminal.runtime.trace import Program, Trace, read
 
 SETTINGS = {"ignore_unknown_options": True}
@@ -51,6 +52,10 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Write the trace for ui.perfetto.dev as well."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write the viewer's page of it as well."),
+    ] = None,
     together: Annotated[
         bool, typer.Option("--together", help="Take traces as one, as of ranks on machines.")
     ] = False,
@@ -63,44 +68,78 @@ def command(
     `luminal profile -- python train.py --epochs 1` runs a command with LUMINAL_TRACE and shows what
     it did; a saved trace is shown again; of two traces the differences, most time lost first.
     """
-    paths = [Path(text) for text in target]
-    for option, file in (("--perfetto", perfetto), ("--save", save)):
+    for option, file in (("--perfetto", perfetto), ("--html", html), ("--save", save)):
         if file is not None:
             check_can_be_written(f"profile: {option}", file)
-    are_traces = all(map(_may_be_trace, paths))
-    if len(target) == 2 and are_traces and save is None and not together:
-        _compare(read(paths[0]), read(paths[1]), limit, as_json)
-        return
-    status = 0
-    if are_traces and (together or len(target) == 1):
-        trace = read(*paths)
-    elif len(target) == 1 and ".py:" in target[0]:
-        with _file(save) as path:
-            _run_graph(target[0], path)
-            trace = read(path)
-    elif len(target) == 1 and paths[0].suffix in (".py", ".trace"):
-        how = f"write `luminal profile -- python {target[0]}`" if paths[0].suffix == ".py" else ""
-        raise InputError(f"profile: {target[0]}: {how or 'no such file'}")
+    paths = [Path(text) for text in target]
+    before = None
+    if len(target) == 2 and all(map(_may_be_trace, paths)) and save is None and not together:
+        before, trace, status = read(paths[0]), read(paths[1]), 0
     else:
-        with _file(save) as path:
-            before = _stamp(path)
-            status = _run_command(target, path)
-            if _stamp(path) in (None, before):
-                _tell_of_no_trace(target, status)
-            trace = read(path)
+        trace, status = _traced(target, together, save)
     if perfetto is not None:
         from luminal.runtime.perfetto import events
 
         with writing("profile: --perfetto", perfetto):
             perfetto.write_text(events(trace), encoding="utf-8")
-    rows, doubts = profile_rows.rows_of(trace, profile_rows.peaks_here(trace))
+    peaks = None if before is not None else profile_rows.peaks_here(trace)
+    if before is not None:
+        _compare(before, trace, limit, as_json)
+    else:
+        _tell(trace, peaks, sort, limit, as_json)
+    if html is not None:
+        title = " ".join(target) if before is None else target[1]
+        _write_page(html, trace, title, None if before is None else (target[0], before), peaks)
+    if status:
+        raise typer.Exit(status)
+
+
+def _traced(target: Sequence[str], together: bool, save: Path | None) -> tuple[Trace, int]:
+    """The trace that is named, or that a function's graph or a command writes, and the status that
+    the command ends with.
+    """
+    paths = [Path(text) for text in target]
+    if all(map(_may_be_trace, paths)) and (together or len(target) == 1):
+        return read(*paths), 0
+    if len(target) == 1 and ".py:" in target[0]:
+        with _file(save) as path:
+            _run_graph(target[0], path)
+            return read(path), 0
+    if len(target) == 1 and paths[0].suffix in (".py", ".trace"):
+        how = f"write `luminal profile -- python {target[0]}`" if paths[0].suffix == ".py" else ""
+        raise InputError(f"profile: {target[0]}: {how or 'no such file'}")
+    with _file(save) as path:
+        earlier = _stamp(path)
+        status = _run_command(target, path)
+        if _stamp(path) in (None, earlier):
+            _tell_of_no_trace(target, status)
+        return read(path), status
+
+
+def _tell(trace: Trace, peaks: Peaks | None, sort: Sort, limit: int, as_json: bool) -> None:
+    """Prints what a trace says."""
+    rows, doubts = profile_rows.rows_of(trace, peaks)
     rows.sort(key=profile_rows.SORTS[sort.value])
     if as_json:
         typer.echo(json.dumps(profile_rows.facts(trace, rows, doubts), indent=2))
     else:
         _show(trace, rows, doubts, limit)
-    if status:
-        raise typer.Exit(status)
+
+
+def _write_page(
+    file: Path,
+    trace: Trace,
+    title: str,
+    before: tuple[str, Trace] | None,
+    peaks: Peaks | None,
+) -> None:
+    """Writes the viewer's page of a trace. Raises InputError where nothing ran in it."""
+    from luminal.viz.saved_trace import document
+    from luminal.viz.show import show
+
+    if not trace.programs or (before is not None and not before[1].programs):
+        raise InputError(f"profile: --html {file}: nothing ran in {title}, so no page is written")
+    show(document(trace, title, before, peaks), file)
 
 
 def _may_be_trace(path: Path) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # imported when the command runs
     from luminal.runtime.executable import Executable
 
 
+SQLITE = b"SQLite format 3\0"
+"""What a file of SQLite begins with (sqlite.org, Database File Format)."""
 CONTEXT = 512
 """Tokens of a language model's caches: enough to see what a step does, and little memory."""
 
@@ -35,8 +37,8 @@ def command(
         list[str],
         typer.Argument(
             metavar="TARGET | TRACE TRACE",
-            help="FILE.py:FUNCTION (of a Graph), a model's folder or GGUF, MODEL.onnx, FILE.trace; "
-            "or two traces: the second, and what differs from the first.",
+            help="FILE.py:FUNCTION (of a Graph), a model's folder or GGUF, MODEL.onnx, FILE.trace, "
+            "a database of searches; or two traces: the second, and what differs from the first.",
         ),
     ],
     backend: Backend = "cpu",
@@ -76,9 +78,13 @@ def command(
     if path.suffix == ".onnx":
         document = _of_onnx(asked, dims or [])
     elif path.suffix == ".trace":
-        from luminal.viz.saved_trace import document_of
+        from luminal.viz import saved_trace
 
-        document = document_of(path, *before)
+        document = saved_trace.document_of(path, *before)
+    elif _is_database(path):
+        from luminal.viz import searches
+
+        document = searches.document_of(path)
     elif path.exists() and path.suffix != ".py":
         document = _of_model(asked, program, context)
     else:
@@ -96,12 +102,15 @@ def _checked(targets: list[str]) -> list[str]:
         raise InputError(
             f"viz: {' '.join(targets)}: takes one target, or two traces to see beside each other"
         )
-    if targets[-1].endswith(".sqlite3"):
-        raise InputError(
-            f"viz: {targets[-1]}: a database of searches has no graph to show; luminal viz TARGET "
-            "--mode 60s shows what a search decided for TARGET, or what it decided before"
-        )
     return targets
+
+
+def _is_database(path: Path) -> bool:
+    """Is it a file of SQLite, or named as one?"""
+    if path.suffix == ".sqlite3" or not path.is_file():
+        return path.suffix == ".sqlite3"
+    with path.open("rb") as file:
+        return file.read(len(SQLITE)) == SQLITE
 
 
 class _Asked(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 
 from luminal.base.errors import InputError
 from luminal.base.lines import NOWHERE, Line, Recorded
+from luminal.runtime.roofline import Peaks
 from luminal.runtime.trace import Program, Span, Trace, read
 from luminal.viz.document import FORMAT, of_report
 from luminal.viz.kernels import costs
@@ -30,13 +31,26 @@ def document_of(path: str | Path, before: str | Path | None = None) -> dict[str,
     InputError for a file that is none, or without runs.
     """
     trace = _with_programs(path)
+    earlier = None if before is None else (str(before), _with_programs(before))
+    return document(trace, str(path), earlier)
+
+
+def document(
+    trace: Trace,
+    title: str,
+    before: tuple[str, Trace] | None = None,
+    peaks: Peaks | None = None,
+) -> dict[str, Any]:
+    """The document of a trace in which something ran, beside the same program of an earlier one
+    with a title. `peaks`: of the machine that wrote it, if it is a CPU's.
+    """
     program = max(trace.programs, key=lambda one: one.total_seconds)
-    report, sources = program.report(), Sources()
+    report, sources = program.report(peaks if program.dispatch is None else None), Sources()
     rows = [costs(report, row) for row in report.kernels]
     of = f", of {len(trace.programs)} programs the one that took longest"
     facts = {
         "format": FORMAT,
-        "title": f"{path}: {program.title}{of if len(trace.programs) > 1 else ''}",
+        "title": f"{title}: {program.title}{of if len(trace.programs) > 1 else ''}",
         "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "luminal": program.process.luminal,
         "machine": {"cpu": program.process.host, "device": program.title},
@@ -54,7 +68,7 @@ def document_of(path: str | Path, before: str | Path | None = None) -> dict[str,
         "memory": None,
         "spellings": [],
         "search": None,
-        "other": None if before is None else _other(before, program),
+        "other": None if before is None else _other(*before, program),
         "notes": dict.fromkeys(
             ("graph", "spellings", "memory", "search"),
             "a trace has no graph: luminal viz of the program itself shows this",
@@ -71,21 +85,20 @@ def _with_programs(path: str | Path) -> Trace:
     return trace
 
 
-def _other(path: str | Path, program: Program) -> dict[str, Any]:
+def _other(title: str, trace: Trace, program: Program) -> dict[str, Any]:
     """What another trace tells of a program: of the one with its title and dims, or of that which
     is like it most.
     """
-    programs = _with_programs(path).programs
 
     def likeness(other: Program) -> tuple[bool, int, float]:
         names = {row.name for row in program.kernels} & {row.name for row in other.kernels}
         is_same = (other.title, other.dims) == (program.title, program.dims)
         return is_same and bool(other.clocked), len(names), other.total_seconds
 
-    other = max(programs, key=likeness)
+    other = max(trace.programs, key=likeness)
     report = other.report()
     return {
-        "title": f"{path}: {other.title}",
+        "title": f"{title}: {other.title}",
         "run_seconds": report.run_seconds,
         "launches": [costs(report, row) for row in report.kernels],
     }

@@ -15,7 +15,7 @@ from luminal.cli import profile_rows
 from luminal.cli.main import main
 from luminal.cli.profile import Sort
 from luminal.runtime.trace import read
-from tests.unit.cli.traces import written
+from tests.unit.cli.traces import document, written
 
 
 def run(
@@ -123,6 +123,29 @@ def test_a_command_is_run_with_a_trace(
     assert "75.0%" in out
     assert kept.read_text() == source.read_text()
     assert "traceEvents" in json.loads(shown.read_text())
+
+
+def test_a_page_of_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The viewer's, of one trace and of two."""
+    first = written(tmp_path / "a.trace")
+    second = written(tmp_path / "b.trace", first=50, second=45)
+    page = tmp_path / "page.html"
+    for targets, other in (((second,), None), ((first, second), f"{first}: m, cpu, fast")):
+        status, out = run(monkeypatch, capsys, *targets, "--html", page)
+        assert status == 0
+        assert out
+        shown = document(page)
+        assert shown["title"] == f"{second}: m, cpu, fast"
+        seconds = [row["seconds"] for row in shown["launches"]]
+        assert seconds == pytest.approx([50e-6, 45e-6])
+        assert (shown["other"] or {"title": None})["title"] == other
+    empty = tmp_path / "empty.trace"
+    empty.write_text(first.read_text().splitlines(keepends=True)[0])
+    said = str(run(monkeypatch, capsys, empty, "--html", tmp_path / "none.html")[0])
+    assert f"nothing ran in {empty}, so no page is written" in said
+    assert not (tmp_path / "none.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from luminal.cli import main
 from luminal.models import SHIPPED
-from tests.unit.cli.traces import written
+from tests.unit.cli.traces import document, written
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
@@ -20,13 +18,6 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
     with pytest.raises(SystemExit) as ended:
         main.main()
     return ended.value.code
-
-
-def document(page: Path) -> dict[str, Any]:
-    """What a page shows."""
-    found = re.search(r'id="document">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
-    assert found is not None
-    return dict(json.loads(found[1]))
 
 
 GRAPH = """
@@ -65,7 +56,7 @@ def test_two_traces_are_beside_each_other(tmp_path: Path, monkeypatch: pytest.Mo
         (("a.trace", "b.trace", "c.trace"), "takes one target, or two traces"),
         (("a.trace", "--export", "/no/such/x.html"), "there is no folder /no/such"),
         (("a.trace", "--export", "x.txt"), "takes a name that ends in .html"),
-        (("search.sqlite3",), "has no graph to show; luminal viz TARGET --mode 60s shows"),
+        (("no.sqlite3",), "viz: no.sqlite3: no such file; `luminal cache info` names the database"),
     ],
 )
 def test_what_cannot_be_shown_is_said(

@@ -1,8 +1,9 @@
-"""A trace that is written by hand."""
+"""A trace that is written by hand, and what a page of one shows."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +47,10 @@ def written(path: Path, host: str = "elsewhere", first: int = 60, second: int = 
     ]  # fmt: skip
     path.write_text("".join(json.dumps({"pid": 7, "thread": 7, **line}) + "\n" for line in lines))
     return path
+
+
+def document(page: Path) -> dict[str, Any]:
+    """What a page of the viewer shows."""
+    found = re.search(r'id="document">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return dict(json.loads(found[1]))
