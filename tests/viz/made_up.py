@@ -147,9 +147,18 @@ def _launches() -> list[dict[str, Any]]:
             "origin": f"layers.*.{PARTS[k % len(PARTS)]}: linear, add (model.py:{10 + k})",
             "flops": 0 if k == 1 else flops, "bytes": size, "seconds": seconds, "share": None,
             "bound": bound, "roofline": least / seconds, "loop": -1, "reads": [0, k],
-            "writes": [k + 1], "occupancy": None, "impossible": False,
+            "writes": [k + 1], "occupancy": _occupancy(k), "impossible": False,
         })  # fmt: skip
     return rows
+
+
+def _occupancy(k: int) -> dict[str, Any] | None:
+    """What of a device's unit a launch takes; a collective takes nothing."""
+    if k == KERNELS - 1:
+        return None
+    limit = ("registers", "shared memory", "lanes", "chunks")[k % 4]
+    return {"registers": 32 + k, "shared_bytes": 1024 * k, "lanes": 128, "held": 4, "groups": 4,
+            "share": 0.25, "limit": limit}  # fmt: skip
 
 
 def _timeline(launches: list[dict[str, Any]]) -> dict[str, Any]:
@@ -229,9 +238,29 @@ def _search(total: float) -> dict[str, Any]:
         "rules": [{"name": "sum-distribute", "kind": "rounding", "matches": 12, "new_nodes": 30,
                    "seconds": 0.004}],
         "genes": genes,
-        "difference": ["It stores %12 instead of computing it where it is read.",
-                       "Kernel 3 works on tiles of 8x32 instead of 4x16."],
+        "difference": [
+            {"text": "Kernel 3 works on tiles of 8x32 instead of 4x16", "without": 1.02},
+            {"text": "Sum of mlp: down (model.py:12) is stored", "without": 1.31},
+            {"text": "Loops are written out in the launch list", "without": None},
+        ],
     }  # fmt: skip
+
+
+def database(count: int = 30) -> dict[str, Any]:
+    """A document of a database: searches that gained, that did not, and that failed."""
+    made = []
+    for n in range(count):
+        search = _search(1e-3 * (n + 1)) | {"seed": 2**60 + n}
+        decision = ("found 1.40x over fast", "nothing beat the fast program", "failed: it hung")
+        made.append({
+            "title": f"graph{n}", "of": f"layers.{n}: linear (model.py:{n})", "gain": None,
+            "machine": "cpu: znver3", "dims": {"s": n}, "ended": f"2026-11-30 15:{59 - n}:00",
+            "search": search | {"decision": decision[n % 3], "difference": [], "genes": []},
+        })  # fmt: skip
+        if n % 3 == 0:
+            made[-1] |= {"gain": 1.4, "search": search}
+    facts = {"title": "search.sqlite3", "made": "2026-11-30T16:00:00", "luminal": "0.0"}
+    return {**facts, "searches": made}
 
 
 def _program(kernels: list[dict[str, Any]]) -> dict[str, Any]:

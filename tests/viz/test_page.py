@@ -167,3 +167,63 @@ def test_without_what_was_not_made_views_say_so(tmp_path: Path) -> None:
     assert "pass --mode 30s" in said["search"]
     assert said["spellings"] == notes["spellings"]
     assert "Nothing was timed" in said["timeline"]
+
+
+def test_a_database_is_a_list_of_searches_and_each_of_them(tmp_path: Path) -> None:
+    """By keys alone, and by a link; a seed of 61 bits is exact, amounts are numbers."""
+    made = made_up.database()
+    rows = "[...document.querySelectorAll('#view-searches tbody tr')]"
+    with looks.opened(made, tmp_path) as page:
+        assert page.value("viewNames") == ["searches", "search"]
+        for width in (1280, 390):
+            page.resize(width, 800)
+            looks.check(page, "searches")
+            looks.check(page, "search")
+        looks.show(page, "searches")
+        assert page.value(f"{rows}.map(row => row.datum.title)") == [
+            row["title"] for row in made["searches"]
+        ]
+        page.value(f"{rows}[3].focus()")
+        page.press("ArrowUp")
+        page.press("Enter")
+        told = page.value("document.querySelector('#view-search').innerText")
+        assert page.value("location.hash") == "#view=search&search=2"
+        assert "failed: it hung" in told
+        assert f"seed {2**60 + 2}" in told
+        page.value("location.hash = '#view=search&search=3'")
+        page.wait("document.querySelector('#view-search').innerText.includes('graph3')")
+        first = page.value("document.querySelector('#view-search ul li').innerText")
+        assert first.startswith("Sum of mlp: down (model.py:12) is stored.")
+        assert first.endswith("Without it a run takes 1.31 times as long.")
+        page.value("[...document.querySelectorAll('#view-search .choice button')]"
+                   ".find(one => one.textContent.startsWith('Kept')).click()")  # fmt: skip
+        kept = page.value("[...document.querySelectorAll('#view-search table')][0]"
+                          ".querySelectorAll('tbody tr').length")  # fmt: skip
+        assert kept == sum(
+            row["outcome"] == "kept" for row in made["searches"][3]["search"]["genes"]
+        )
+        assert page.errors == []
+
+
+@pytest.mark.long
+def test_a_database_without_searches_says_so(tmp_path: Path) -> None:
+    with looks.opened({**made_up.database(0)}, tmp_path) as page:
+        for view in ("searches", "search"):
+            looks.check(page, view)
+        said = page.value("document.querySelector('#view-searches').innerText")
+    assert "This database has noted no search" in said
+
+
+def test_what_a_launch_takes_of_a_unit_is_by_the_model(page: Page) -> None:
+    looks.show(page, "kernels")
+    page.value("select('launch', 0)")
+    text = page.value("document.querySelector('#view-kernels').innerText")
+    assert "by the model of the chip" in text
+    heads = page.value(
+        "[...document.querySelectorAll('#view-kernels th')].map(one => one.innerText)"
+    )
+    assert heads[-4:] == ["occupancy", "registers", "shared", "groups"]
+    told = page.value("by('inspector').innerText")
+    assert "By the model: 25% of the lanes that a unit has room for, in 4 groups of 128" in told
+    assert "a lane takes 32 registers" in told
+    page.value("clear()")

@@ -19,6 +19,7 @@ from luminal.compiler.compile import arranged
 from luminal.hlir.graph import Graph
 from luminal.program.selection import Selection
 from luminal.runtime.report import MemoryReport, Report
+from luminal.search.genome import Genome
 from luminal.search.space import Space
 from luminal.viz import kernels
 from luminal.viz.launches import Computed, selections
@@ -58,7 +59,7 @@ def document(
         )
     report = exe.report()
     space, genome = Space(graph, backend, numerics), genome_of(report.search)
-    compiled = arranged(space.decode(genome).stages, backend)
+    fast, compiled = (arranged(space.decode(g).stages, backend) for g in (Genome(), genome))
     values, sources = Values(graph), Sources()
     of_terms = _of_terms(space, values)
     of_lowered = of_terms.completed(_terms(bodies(space.lowered)), values)
@@ -73,7 +74,7 @@ def document(
         **of_report(report),
         "values": values.columns(sources),
         "stages": stages(space.lowered, of_lowered, computed, of_chosen, sources),
-        "kernels": kernels.kernels(computed, values, sources, backend),
+        "kernels": kernels.kernels(computed, values, sources, backend, fast),
         "launches": kernels.launches(computed, report, backend, report.dims),
         "timeline": timeline(compiled.program, report),
         "memory": memory(computed, values, sources, report.dims, exe.memory_report()),

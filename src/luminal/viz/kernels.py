@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from itertools import count
 from typing import Any
 
 from luminal.backends.backend import Backend
 from luminal.base.errors import LuminalError
 from luminal.base.origins import described
+from luminal.compiler.compile import Stages
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Kernel, Role
 from luminal.program.launch_list import (
@@ -19,35 +22,41 @@ from luminal.program.launch_list import (
     walk,
 )
 from luminal.runtime.report import KernelRow, Report
+from luminal.runtime.roofline import Bound
 from luminal.viz.causes import causes
 from luminal.viz.launches import Computed
 from luminal.viz.sources import Sources
 from luminal.viz.values import Values
 
+ABOVE = 1.005  # of a roof: what passes it by less is told as 100%
 LONGEST = 120_000  # characters of a kernel's text that are shown
 
 
 def kernels(
-    computed: Computed, values: Values, sources: Sources, backend: Backend
+    computed: Computed, values: Values, sources: Sources, backend: Backend, fast: Stages
 ) -> list[dict[str, Any]]:
-    """Every distinct kernel, with the launches of a run that are it."""
+    """Every distinct kernel, with the launches of a run that are it; of one with another schedule
+    than in the program of `fast` that one too.
+    """
     program = computed.compiled.program
+    by_rules = dict(zip((o.name for o in fast.origins), fast.program.kernels, strict=True))
     launches = [*walk(program.launches)]
     prologue = [*walk(program.prologue)]
     facts = []
-    for number, kernel in enumerate(program.kernels):
+    names = [origin.name for origin in computed.compiled.origins]
+    for number, (kernel, name) in enumerate(zip(program.kernels, names, strict=True)):
         mine = [n for n, launch in enumerate(launches) if _is_of(launch, number)]
         first = next((x for x in (*launches, *prologue) if _is_of(x, number)), None)
         of = computed.of_kernel(number)
         facts.append(
             {
                 "number": number,
-                "label": "" if first is None else _label(first),
+                "label": "" if first is None else first.label,
                 "origin": "" if first is None else _origin(first),
                 "of": of,
                 "lines": sources.lines(values.recorded(of)),
                 "causes": causes(kernel),
-                "texts": dict(_texts(kernel, backend)),
+                "texts": dict(_texts(kernel, by_rules.get(name, kernel), backend)),
                 "rows": mine,
             }
         )
@@ -59,7 +68,7 @@ def launches(
 ) -> list[dict[str, Any]]:
     """A row for each launch site of a run, in order."""
     program = computed.compiled.program
-    sites = [*_sites(program.launches, -1, iter(range(1 << 62)))]
+    sites = [*_sites(program.launches, -1, count())]
     rows = []
     for (launch, loop), row in zip(sites, report.kernels, strict=True):
         reads, writes = _touched(program, launch)
@@ -70,8 +79,7 @@ def launches(
                 "of": computed.of(launch),
                 "reads": reads,
                 "writes": writes,
-                "occupancy": None,
-                "explained": _explained(program, launch, backend, dims),
+                **_on_chip(program, launch, backend, dims),
             }
         )
     return rows
@@ -111,12 +119,17 @@ def _note(row: KernelRow, report: Report) -> str:
             "less time than the counted work can take on this machine, so no share of the roofline "
             "is given: a launch may skip some of that work (masked blocks), or its time is wrong"
         )
-    if share is None or share <= 1:
+    if report.peaks is None or share is None or share <= ABOVE:
         return ""
-    bound = None if report.peaks is None else row.limit(report.peaks)[0]
-    if bound == "compute":
-        return "above 100%: the peak is that of float32, and products of narrower numbers take less"
-    return "above 100%: the launch was a little faster than the peak that was measured beside it"
+    return f"above 100%: {_PASSED[row.limit(report.peaks)[0]]}"
+
+
+_PASSED: Mapping[Bound, str] = {
+    "compute": "the roof is float32's, as it was measured; products of narrower numbers pass it, "
+    "and so do launches that ran while the machine was faster than then",
+    "cache": "what it reads lay in a nearer cache than the one that was measured",
+    "memory": "part of what it reads still lay in a cache",
+}
 
 
 def _sites(
@@ -144,22 +157,31 @@ def _touched(
     return [*reads], [*writes]
 
 
-def _explained(
+def _on_chip(
     program: Program, launch: KernelLaunch | CollectiveLaunch, backend: Backend,
     dims: Mapping[str, int],
-) -> list[str]:  # fmt: skip
-    """What the backend's model of the chip says of a launch, in lines."""
+) -> dict[str, Any]:  # fmt: skip
+    """What the backend's model of the chip says of a launch: in lines, and what of a unit's
+    registers and memory it takes.
+    """
     if isinstance(launch, CollectiveLaunch):
-        return []
+        return {"occupancy": None, "explained": []}
     kernel = program.kernels[launch.kernel]
     values = (int(value.evaluate(dims)) for value in launch.params)
     params = dict(zip((p.name for p in kernel.params), values, strict=True))
-    return [*backend.explained(kernel, params, float(launch.bytes.evaluate(dims)))]
+    taken = backend.occupancy(kernel, params)
+    return {
+        "occupancy": None if taken is None else asdict(taken),
+        "explained": [*backend.explained(kernel, params, float(launch.bytes.evaluate(dims)))],
+    }
 
 
-def _texts(kernel: Kernel, backend: Backend) -> Iterator[tuple[str, str]]:
+def _texts(kernel: Kernel, by_rules: Kernel, backend: Backend) -> Iterator[tuple[str, str]]:
     """The forms of a kernel in processing order; what cannot be made says why."""
-    yield "tile", _short(tile_text.to_text(kernel))
+    text, other = tile_text.to_text(kernel), tile_text.to_text(by_rules)
+    yield "tile", _short(text)
+    if other != text:
+        yield "fast", _short(other)
     for name, write in backend.renderers.items():
         try:
             yield name, _short(write(kernel))
@@ -175,10 +197,6 @@ def _short(text: str) -> str:
 
 def _is_of(launch: KernelLaunch | CollectiveLaunch, number: int) -> bool:
     return isinstance(launch, KernelLaunch) and launch.kernel == number
-
-
-def _label(launch: KernelLaunch | CollectiveLaunch) -> str:
-    return launch.label
 
 
 def _origin(launch: KernelLaunch | CollectiveLaunch) -> str:

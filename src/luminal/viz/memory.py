@@ -11,7 +11,6 @@ from luminal.hlir.attributes import WeightAttrs
 from luminal.kernel.tile_ir import Role
 from luminal.memory.arrays import HostBuffer
 from luminal.program.buffers import Buffer, BufferKind
-from luminal.program.largest import told
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, walk
 from luminal.program.quantities import Quantities
 from luminal.runtime.placements import Placements
@@ -19,8 +18,6 @@ from luminal.runtime.report import MemoryReport
 from luminal.viz.launches import Computed
 from luminal.viz.sources import Sources
 from luminal.viz.values import Values
-
-NAMED = 3  # buffers of the peak that its sentence names
 
 Span = tuple[int, int]
 """The first and the last launch that touch a buffer, by their places in a run."""
@@ -66,7 +63,6 @@ def memory(
         "sum_bytes": sum(row["bytes"] for row in inside),
         "peak": _peak(inside),
         "buffers": buffers,
-        "saved": _saved(inside, arena),
         "report": held.facts(),
     }
 
@@ -192,7 +188,7 @@ def _owner(buffer: Buffer) -> Any:
 
 
 def _peak(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The launch at which most bytes are live, which these are, and a sentence that says so."""
+    """The launch at which most bytes are live, and which these are, the largest first."""
     if not rows:
         return None
     ends = {row["first"] for row in rows}
@@ -201,25 +197,8 @@ def _peak(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         key=lambda pair: sum(row["bytes"] for row in pair[1]),
     )
     live.sort(key=lambda row: -row["bytes"])
-    total = sum(row["bytes"] for row in live)
-    named = ", ".join(
-        f"{told(row['bytes'])} of {row['origin'] or row['name']}" for row in live[:NAMED]
-    )
-    rest = f", and {len(live) - NAMED} smaller ones" if len(live) > NAMED else ""
     return {
         "at": at,
-        "bytes": total,
+        "bytes": sum(row["bytes"] for row in live),
         "buffers": [row["id"] for row in live],
-        "text": f"most is live at launch {at}: {told(total)} in {len(live)} buffers: {named}{rest}",
     }
-
-
-def _saved(rows: list[dict[str, Any]], arena: int) -> str:
-    """What it gains that buffers lie where others lay before, in words."""
-    total = sum(row["bytes"] for row in rows)
-    if total <= arena:
-        return "no two values share memory"
-    return (
-        f"{len(rows)} values of {told(total)} lie in {told(arena)}: the memory of values that "
-        f"nothing reads any more is used again, which saves {told(total - arena)}"
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from luminal.base.tracing import Span
@@ -32,7 +33,7 @@ def _run(program: Program, report: Report) -> list[dict[str, Any]]:
     bars: list[dict[str, Any]] = []
     at = 0.0
     trips: dict[int, int] = {}
-    for site, waits in _order(program, program.launches, report.dims, iter(range(1 << 62))):
+    for site, waits in _order(program, program.launches, report.dims, count()):
         if len(bars) == MOST:
             break
         row = rows[site]
@@ -56,9 +57,8 @@ def _order(
         if not isinstance(launch, LoopLaunch):
             yield next(sites), barrier
             continue
-        count = int(launch.trips.evaluate(dims))
         first = [*_order(program, launch.body, dims, sites)]
-        for _ in range(count):
+        for _ in range(int(launch.trips.evaluate(dims))):
             yield from first
 
 

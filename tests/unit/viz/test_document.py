@@ -17,9 +17,12 @@ from luminal import nn, optim
 from luminal.backends import registry
 from luminal.base import config
 from luminal.compiler.dump import Dump
+from luminal.runtime.report import KernelRow, Report
+from luminal.runtime.roofline import Peaks
 from luminal.search import operands
 from luminal.session import graph as session
 from luminal.viz import server
+from luminal.viz.kernels import costs
 from luminal.viz.page import page
 from luminal.viz.saved_trace import document_of
 from luminal.viz.unrolled import values_of
@@ -277,6 +280,25 @@ def test_compile_steps_lie_within_those_around_them(timed: Document) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("flops", "moved", "seconds", "said"),
+    [
+        (10**6, 1, 10e-6, ""),  # on the roof
+        (10**6, 1, 9e-6, "above 100%: the roof is float32's"),
+        (0, 10**6, 99e-6, "above 100%: part of what it reads still lay in a cache"),
+        (0, 400, 7.9e-9, "above 100%: what it reads lay in a nearer cache"),
+        (10**6, 1, 1e-6, "less time than the counted work can take on this machine"),
+    ],
+)
+def test_a_share_of_the_roof_that_needs_a_word_has_one(
+    flops: int, moved: int, seconds: float, said: str
+) -> None:
+    peaks = Peaks(flops=1e11, memory=1e10, cache=5e10, cache_bytes=1000)
+    row = KernelRow("Contract", 0, 1, 1, flops, moved, seconds)
+    assert costs(Report({}, (row,), peaks=peaks), row)["note"].startswith(said)
+    assert bool(said) == bool(costs(Report({}, (row,), peaks=peaks), row)["note"])
+
+
 # --- the page
 
 
@@ -287,6 +309,17 @@ def test_the_page_has_the_document_whatever_is_in_it() -> None:
     (data,) = re.findall(r'id="document">(.*?)</script>', text, re.DOTALL)
     assert json.loads(data) == nasty
     assert not re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(?!data:)', text)
+
+
+def test_integers_that_javascript_would_round_are_text() -> None:
+    """All of its numbers are float64; amounts are added up, and shown by three digits."""
+    most = 2**53 - 1
+    given = {"seed": most + 2, "least": -most - 2, "whole": [most, (2**64,)], "flops": 2**60}
+    (data,) = re.findall(r'id="document">(.*?)</script>', page(given), re.DOTALL)
+    assert json.loads(data) == {
+        "seed": str(most + 2), "least": str(-most - 2), "whole": [most, [str(2**64)]],
+        "flops": 2**60,
+    }  # fmt: skip
 
 
 def test_the_server_gives_one_page_to_this_machine_alone() -> None:

@@ -27,14 +27,8 @@ function stage(name, columns, write) {
     text: write ?? (i => columns.text?.[i] ?? op(i)),
     of: columns === values ? i => [i] : i => columns.of?.[i] ?? [],
     module: i => columns.module?.[i] ?? -1,
-    launch: launchesOf(name, columns, op), columns,
+    columns,
   };
-}
-
-// Of each node of the Program the launch that it is; -1 for Loops.
-function launchesOf(name, columns, op) {
-  let next = 0;
-  return name === "program" ? columns.op.map((_, i) => (op(i) === "Loop" ? -1 : next++)) : null;
 }
 
 function hlirText(i) {

@@ -117,7 +117,7 @@ function selectedKernel() {
   if (selection.kind === "kernel") return kernelByNumber.get(selection.id);
   if (selection.kind === "launch") return kernelByNumber.get(launches[selection.id].kernel);
   if (selection.kind === "program") {
-    return kernelByNumber.get(launches[stages.find(one => one.name === "program").launch[selection.id]]?.kernel);
+    return kernelByNumber.get(launches[stages.find(one => one.name === "program").columns.launch[selection.id]]?.kernel);
   }
   return undefined;
 }

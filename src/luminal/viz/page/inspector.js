@@ -74,8 +74,8 @@ function launchFacts(row) {
     ["trips", row.trips > 1 && `${whole(row.trips)}, ${duration((row.seconds ?? NaN) / row.trips)} each`],
     ["work", [row.flops && amount(row.flops, "FLOP"), row.bytes && `${bytes(row.bytes)} moved`].filter(Boolean).join(", ")],
     ["bound", row.bound && `${row.bound}${row.roofline ? `, ${percent(row.roofline)} of that roof` : ""}`],
-    ["doubt", doubtOf(row)], ["", row.note],
-    ["occupancy", occupancy(row)], ["model", row.explained?.join("\n")],
+    ["doubt", row.note],
+    ["on a unit", occupancy(row)], ["model", row.explained?.join("\n")],
     ["why", reasons(kernelByNumber.get(row.kernel))],
     ["reads", links(known(row.reads), "buffer", i => buffers[i].name)],
     ["writes", links(known(row.writes), "buffer", i => buffers[i].name)],
@@ -84,23 +84,17 @@ function launchFacts(row) {
 
 const known = ids => (ids ?? []).filter(id => buffers[id]);
 
+// What of a device's unit a launch takes, by the model of its chip: nothing of it is measured.
 function occupancy(row) {
   const found = row.occupancy;
-  if (found === null || found === undefined) return "";
-  return typeof found === "object" ? Object.entries(found).map(([name, what]) => `${name} ${what}`).join(", ") : String(found);
+  if (!found) return "";
+  const shared = found.shared_bytes ? `, a group ${bytes(found.shared_bytes)} of shared memory` : "";
+  return `By the model: ${percent(found.share)} of the lanes that a unit has room for, in ${counted(found.groups, "group")} of ${whole(found.lanes)} (${LIMITS[found.limit] ?? found.limit}); a lane takes ${counted(found.registers, "register")}${shared}`;
 }
 
-// Why a share of a roof is missing or passes 1.
-function doubtOf(row) {
-  if (row.impossible) return "It seems to take less time than its work needs: it leaves part of that out, or its time is wrong.";
-  if (row.roofline > 1.005) return ABOVE[row.bound] ?? ABOVE.memory;
-  return "";
-}
-
-const ABOVE = {
-  compute: "Above 100%: the roof is float32's, as it was measured; products of narrower numbers pass it, and so do launches that ran while the machine was faster than then.",
-  cache: "Above 100%: what it reads lay in a nearer cache than the one that was measured.",
-  memory: "Above 100%: part of what it reads still lay in a cache.",
+const LIMITS = {
+  registers: "registers allow no more", "shared memory": "shared memory allows no more", lanes: "there is room for no more lanes",
+  chunks: "the launch has no more for each unit", "columns of matrices": "the memory of matrix instructions allows no more", "groups of a launch": "a launch is given no more",
 };
 
 function bufferFacts(one) {

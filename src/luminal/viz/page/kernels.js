@@ -21,9 +21,10 @@ function kernelsView() {
     texts.show(kernel);
   };
   update();
-  const early = given.prologue?.length ? [element("h2", {}, "Once per change of a weight"), table("Prologue", launchColumns().filter(one => !one.timed), given.prologue.map((row, id) => ({ ...row, id })))] : [];
+  const early = given.prologue?.length ? [element("h2", {}, "Once per change of a weight"), table("Prologue", launchColumns().filter(one => !one.timed && !one.onChip), given.prologue.map((row, id) => ({ ...row, id })))] : [];
   return { update, element: element("div", {}, element("h2", {}, "Roofline"), ...(Array.isArray(roof) ? roof : [rooflineWords(rows), roof]), element("h2", {}, "Launches"),
-    element("p", { class: "faint" }, isTimed ? sumInWords() : notes.kernels ?? "No launch was timed."), shownTable, code, ...early) };
+    element("p", { class: "faint" }, isTimed ? sumInWords() : notes.kernels ?? "No launch was timed."),
+    isOnChip ? element("p", { class: "faint" }, "Occupancy, registers, shared memory and groups of a unit are by the model of the chip, from the text of the kernels: no compiler and no card was asked.") : "", shownTable, code, ...early) };
 }
 
 // What is known of why a kernel takes its time: how far it is from its roof, and what its code does.
@@ -40,6 +41,7 @@ function whyInWords(kernel) {
   return [...found, ...kernel.causes ?? []];
 }
 
+const isOnChip = launches.some(row => row.occupancy);
 const BOUNDS = { compute: "The machine's arithmetic", memory: "Memory", cache: "The cache" };
 
 function launchColumns() {
@@ -49,14 +51,17 @@ function launchColumns() {
     { title: "of", text: true, value: row => launchName(row) },
     { title: "time", timed: true, value: row => row.seconds, show: row => duration(row.seconds) },
     { title: "share", timed: true, value: row => row.seconds, show: row => (isTimed ? percent((row.seconds ?? 0) / launchSum) : "") },
-    { title: "roof", timed: true, hint: "the least time that its bound allows, over the time it took", value: row => row.roofline, show: row => (row.roofline === null || row.roofline === undefined ? (doubtOf(row) ? element("span", { class: "wrong", title: doubtOf(row) }, "doubtful") : "") : element("span", { title: doubtOf(row) || null }, `${percent(row.roofline)}${row.roofline > 1.005 ? " *" : ""}`)) },
+    { title: "roof", timed: true, hint: "the least time that its bound allows, over the time it took", value: row => row.roofline, show: row => (row.roofline === null || row.roofline === undefined ? (row.note ? element("span", { class: "wrong", title: row.note }, "doubtful") : "") : element("span", { title: row.note || null }, `${percent(row.roofline)}${row.note ? " *" : ""}`)) },
     { title: "bound", text: "short", timed: true, value: row => row.bound ?? "" },
     { title: "trips", value: row => row.trips, show: row => whole(row.trips) },
     { title: "chunks", hint: "parts that threads take", value: row => row.chunks, show: row => whole(row.chunks) },
     { title: "FLOP", value: row => row.flops, show: row => amount(row.flops, "") },
     { title: "bytes", value: row => row.bytes, show: row => bytes(row.bytes) },
     { title: "FLOP/B", hint: "arithmetic intensity", value: row => row.flops / row.bytes, show: row => (row.bytes ? digits(row.flops / row.bytes) : "") },
-    { title: "occupancy", text: true, value: occupancy },
+    { title: "occupancy", onChip: true, hint: "lanes of a unit that are there, of those it has room for; by the model of the chip", value: row => row.occupancy?.share, show: row => element("span", { title: occupancy(row) || null }, percent(row.occupancy?.share)) },
+    { title: "registers", onChip: true, hint: "of a lane, by the model", value: row => row.occupancy?.registers, show: row => (row.occupancy ? whole(row.occupancy.registers) : "") },
+    { title: "shared", onChip: true, hint: "shared memory of a group, by the model", value: row => row.occupancy?.shared_bytes, show: row => (row.occupancy ? bytes(row.occupancy.shared_bytes) : "") },
+    { title: "groups", onChip: true, hint: "that a unit holds at once, by the model", value: row => row.occupancy?.groups, show: row => (row.occupancy ? whole(row.occupancy.groups) : "") },
   ];
-  return columns.filter(one => (isTimed || !one.timed) && (one.title !== "occupancy" || launches.some(row => row.occupancy !== null && row.occupancy !== undefined)));
+  return columns.filter(one => (isTimed || !one.timed) && (isOnChip || !one.onChip));
 }

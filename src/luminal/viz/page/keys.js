@@ -2,7 +2,7 @@
 // Keys and themes.
 
 const KEYS = [
-  ["1 … 7", "the views, in the order of their tabs"], ["/", "find by name, line or shape"], ["Escape", "close, or select nothing"], ["t", "light, dark, or the system's colours"], ["?", "these keys"],
+  [`1 … ${viewNames.length}`, "the views, in the order of their tabs"], ["/", "find by name, line or shape"], ["Escape", "close, or select nothing"], ["t", "light, dark, or the system's colours"], ["?", "these keys"],
   ["← ↑ → ↓", "graph: along edges. Timeline: pan, and from launch to launch. Tables and texts: row to row"], ["Enter", "graph: fold and unfold. Tables: choose the row. Timeline: code of the launch"],
   ["+ − 0", "graph and timeline: larger, smaller, all of it"], ["Shift + arrows", "graph: pan"],
 ];

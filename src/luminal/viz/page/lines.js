@@ -42,7 +42,7 @@ function lines(label, { pick = null } = {}) {
 }
 
 // The texts of a kernel, one at a time.
-const TEXTS = { tile: "Tile IR", expanded: "Expanded IR", llvm: "LLVM IR", asm: "Assembly", c: "C", sass: "SASS" };
+const TEXTS = { tile: "Tile IR", fast: "Tile IR of fast", expanded: "Expanded IR", llvm: "LLVM IR", asm: "Assembly", c: "C", sass: "SASS" };
 function kernelTexts() {
   let kernel = null, wanted = "tile";
   const text = lines("Text of the kernel");

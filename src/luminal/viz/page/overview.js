@@ -2,7 +2,7 @@
 // Overview: what it is, how long it takes, where the time goes, what would help.
 
 function overview() {
-  return element("div", {}, element("h2", {}, "What it is"), element("p", {}, whatItIs()), figures(), note("overview"),
+  return element("div", {}, element("h2", {}, "What it is"), element("p", {}, whatItIs()), figures(),
     ...doubts(), ...besideAnother(), ...whereItGoes(), ...whatHelps());
 }
 
@@ -16,8 +16,9 @@ function whatItIs() {
   const dims = Object.entries(given.dims ?? {}).map(([name, n]) => `${name} = ${n}`).join(", ");
   const { cpu, threads, device } = given.machine ?? {};
   const machine = [device, cpu, threads && counted(threads, "thread")].filter(Boolean).join(", ");
-  return `${given.title}: a graph of ${counted(values.op.length, "value")} (${counted(leaves, "weight")}), `
-    + `compiled to ${counted(kernels.length, "kernel")} in ${counted(launches.length, "launch", "launches")}`
+  const graph = values.op.length ? `a graph of ${counted(values.op.length, "value")} (${counted(leaves, "weight")}), compiled to ` : ""; // a trace has none
+  return `${given.title}: ${graph}`
+    + `${counted(kernels.length, "kernel")} in ${counted(launches.length, "launch", "launches")}`
     + `${dims ? `, at ${dims}` : ""}${machine ? `, for ${machine}` : ""}.`;
 }
 
@@ -89,8 +90,8 @@ function advice() {
   }
   found.push(...spellingAdvice(run));
   const most = given.memory?.peak;
-  if (!given.search) found.push({ gain: 0.05 * run, way: "Search", go: () => open("search"), text: "No search ran, so every choice is that of a rule. A search times other choices on this machine: pass --mode 30s." });
-  else if (given.search.decision) found.push({ gain: 0.01 * run, way: "Search", go: () => open("search"), text: `The search said: ${given.search.decision}.` });
+  if (!given.search && values.op.length) found.push({ gain: 0.05 * run, way: "Search", go: () => open("search"), text: "No search ran, so every choice is that of a rule. A search times other choices on this machine: pass --mode 30s." });
+  else if (given.search?.decision) found.push({ gain: 0.01 * run, way: "Search", go: () => open("search"), text: `The search said: ${given.search.decision}.` });
   if (!isTimed) found.push({ gain: Infinity, way: "Kernels", go: () => open("kernels"), text: notes.kernels ?? "No launch was timed. A profile says which of them take the time." });
   if (most?.buffers?.length) found.push({ gain: 0, way: "Memory", go: () => open("memory"), text: peakInWords() });
   return found;

@@ -5,19 +5,19 @@ function rooflineWords(rows) {
   const { flops, memory: memoryPeak, cache } = given.peaks;
   const without = rows.filter(row => !row.flops && row.kernel >= 0).length;
   const doubtful = rows.filter(row => row.impossible).length;
-  const above = rows.filter(row => row.roofline > 1.005);
+  const above = rows.filter(row => row.roofline && row.note);
   const words = [`Measured on this machine: ${amount(flops, "FLOP/s")} of float32 arithmetic, ${amount(memoryPeak, "B/s")} from memory${cache ? `, ${amount(cache, "B/s")} from cache` : ""}. A dot is a launch; the nearer to its roof, the less there is to win.`];
   if (without) words.push(`${counted(without, "launch", "launches")} without arithmetic (copies, moves) ${without === 1 ? "has" : "have"} no place here, but ${without === 1 ? "stands" : "stand"} in the table.`);
   if (doubtful) words.push(`${counted(doubtful, "launch", "launches")} seemed to take less time than ${doubtful === 1 ? "it can" : "they can"} and ${doubtful === 1 ? "is" : "are"} not drawn.`);
-  const reasons = [...new Set(above.map(doubtOf))].map(reason => reason.replace("Above 100%: ", ""));
-  if (above.length) words.push(`* ${counted(above.length, "launch passes", "launches pass")} 100%. ${reasons.map(one => one[0].toUpperCase() + one.slice(1)).join(" ")}`);
+  const reasons = [...new Set(above.map(row => sentence(row.note)))];
+  if (above.length) words.push(`* ${counted(above.length, "launch passes", "launches pass")} 100%. ${reasons.join(" ")}`);
   return element("div", {}, words.map(one => element("p", { class: "faint" }, one)));
 }
 
 function roofline(rows) {
   const points = rows.filter(row => row.seconds && row.flops && row.bytes && row.kernel >= 0 && !row.impossible)
     .map(row => ({ row, x: row.flops / row.bytes, y: row.flops / row.seconds }));
-  if (!given.peaks) return [element("p", { class: "faint" }, notes.roofline ?? "The machine's peaks were not measured, so there is no roof to compare with.")];
+  if (!given.peaks) return [element("p", { class: "faint" }, "The machine's peaks were not measured, so there is no roof to compare with.")];
   if (!points.length) return [element("p", { class: "faint" }, "No launch has both a time and arithmetic, so there is nothing to draw.")];
   return chart("Roofline", width => rooflineDrawing(points, width));
 }

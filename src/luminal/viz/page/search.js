@@ -2,21 +2,45 @@
 // Search: candidates over time, what each changed and gained, why some were rejected.
 
 function searchView() {
-  const search = given.search;
-  if (!search) return { element: empty("search", "No search ran, so every choice is that of a rule: pass --mode 30s to time other programs on this machine.") };
+  const outer = element("div", {});
+  let drawn;
+  const update = () => {
+    if (drawn === given.search && drawn !== undefined) return;
+    drawn = given.search;
+    outer.replaceChildren(...(drawn ? searchParts(drawn) : [empty("search", "No search ran, so every choice is that of a rule: pass --mode 30s to time other programs on this machine.")]));
+  };
+  update();
+  return { element: outer, update };
+}
+
+function searchParts(search) {
   const history = (search.history ?? []).filter(one => isFinite(one.best_seconds) && one.best_seconds > 0);
-  const difference = search.difference ?? [];
-  return { element: element("div", {}, element("h2", {}, "What the search did"), element("p", {}, searchInWords(search)), note("search"),
+  return [...ofDatabase(), element("h2", {}, "What the search did"), element("p", {}, searchInWords(search)), note("search"),
     history.length ? chart("The best time over the search", width => historyDrawing(history, search, width)) : "",
-    element("h2", {}, "What the winner does otherwise than fast"),
-    difference.length ? element("ul", {}, difference.map(one => element("li", {}, sentence(one)))) : element("p", { class: "faint" }, "Nothing: the fast program runs."),
-    ...genes(search.genes ?? []), ...rejected(search.rejected ?? []), ...ruleTable(search.rules ?? [])) };
+    element("h2", {}, "What the winner does otherwise than fast"), ...difference(search),
+    ...genes(search.genes ?? []), ...rejected(search.rejected ?? []), ...ruleTable(search.rules ?? [])].filter(one => one !== "");
 }
 
 function searchInWords(search) {
   const spent = search.history?.length ? ` in ${duration(search.history.at(-1).seconds)}` : "";
-  return `Mode ${search.mode}, seed ${search.seed}: ${counted(search.candidates, "candidate")} and ${counted(search.kernels_built, "kernel")} built${spent}${search.from_database ? ", taken from the database" : ""}. `
-    + `${search.fast_seconds ? `The fast program takes ${duration(search.fast_seconds)}, the best one ${duration(search.best_seconds)}. ` : ""}Decision: ${search.decision}.${search.from_database ? " What an earlier search tried is not kept: with another LUMINAL_CACHE_DIR the search runs anew." : ""}`;
+  const isUnknown = search.from_database && !search.genes?.length;
+  return `Mode ${search.mode}, seed ${search.seed}: ${counted(search.candidates, "candidate")} and ${counted(search.kernels_built, "kernel")} built${spent}${search.from_database ? ", by an earlier search that decided this one" : ""}. `
+    + `${search.fast_seconds ? `The fast program takes ${duration(search.fast_seconds)}, the best one ${duration(search.best_seconds)}. ` : ""}Decision: ${search.decision}.${isUnknown ? " What the earlier search tried is not known here: with another LUMINAL_CACHE_DIR the search runs anew." : ""}`;
+}
+
+// The choices of the winner, the one that gains most first.
+function difference(search) {
+  const rows = [...search.difference ?? []].sort((a, b) => (b.without ?? 0) - (a.without ?? 0));
+  if (!rows.length) return [element("p", { class: "faint" }, "Nothing: the fast program runs.")];
+  const known = rows.filter(row => row.without);
+  const whole = known.length && search.fast_seconds ? ` All together gain ${digits(search.fast_seconds / search.best_seconds)}x; gains of single choices need not multiply to that, as one may need another.` : "";
+  return [known.length ? element("p", { class: "faint" }, `Each choice was taken back alone, and the program without it timed in turns with the winner.${whole}`) : "",
+    element("ul", { "aria-label": "Differences from fast" }, rows.map(row => element("li", {}, sentence(row.text), row.without ? gainOf(row.without) : "")))].filter(one => one !== "");
+}
+
+function gainOf(without) {
+  if (Math.abs(without - 1) < 0.01) return element("span", { class: "faint" }, " Without it a run takes as long.");
+  return element("span", { class: without > 1 ? "good" : "wrong" }, ` Without it a run takes ${digits(without)} times as long.`);
 }
 
 function historyDrawing(history, search, width) {
@@ -52,7 +76,17 @@ function historyDrawing(history, search, width) {
 
 function genes(rows) {
   if (!rows.length) return [];
-  return [element("h2", {}, "What each candidate changed, and what that gained"), table("Candidates", [
+  const outcomes = ["kept", "slower", "rejected"].filter(name => rows.some(row => row.outcome === name));
+  const names = [["all", `All ${whole(rows.length)}`], ...outcomes.map(name => [name, `${sentence(name).slice(0, -1)} ${whole(rows.filter(row => row.outcome === name).length)}`])];
+  const below = element("div", {});
+  const show = name => below.replaceChildren(geneTable(name === "all" ? rows : rows.filter(row => row.outcome === name)));
+  show("all");
+  return [element("h2", {}, "What each candidate changed, and what that gained"), element("p", { class: "faint" }, "A candidate is the best program so far with a change; its gain is over that program, timed in turns with it. Kept: from there on it was the best."),
+    element("div", { class: "bar" }, choice("Outcome", names, "all", show)), below];
+}
+
+function geneTable(rows) {
+  return table("Candidates", [
     { title: "candidate", value: row => row.candidate, show: row => whole(row.candidate) },
     { title: "after", value: row => row.seconds, show: row => duration(row.seconds) },
     { title: "changed", text: true, value: row => row.changed ?? "" },
@@ -60,7 +94,7 @@ function genes(rows) {
     { title: "gain", value: row => row.gain, show: row => (row.gain ? element("span", { class: row.gain > 1 ? "good" : "" }, `${digits(row.gain)}x`) : "") },
     { title: "outcome", text: "short", value: row => row.outcome ?? "", show: row => element("span", { class: row.outcome === "kept" ? "good" : row.outcome === "rejected" ? "wrong" : "" }, row.outcome ?? "") },
     { title: "because", text: true, value: row => row.reason ?? "" },
-  ], rows)];
+  ], rows);
 }
 
 function rejected(rows) {

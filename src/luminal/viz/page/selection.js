@@ -67,6 +67,7 @@ function titleOf({ kind, id }) {
 function remember() {
   const fields = [`view=${shown}`];
   if (folding) fields.push(`fold=${folding}`);
+  if (searches) fields.push(`search=${chosenSearch}`);
   if (selection.kind) fields.push(`select=${selection.kind}:${encodeURIComponent(selection.id)}`);
   const address = `#${fields.join("&")}`;
   if (location.hash !== address) history.replaceState(null, "", address);
@@ -83,6 +84,7 @@ function follow() {
     const key = isNumber ? Number(id) : id;
     selection = { kind, id: key, values: new Set(valuesOf(kind, key)) };
   }
+  if (searches) chooseSearch(Number(fields.get("search")));
   drawInspector();
-  open(views[fields.get("view")] ? fields.get("view") : "overview");
+  open(views[fields.get("view")] ? fields.get("view") : viewNames[0]);
 }

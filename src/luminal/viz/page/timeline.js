@@ -16,7 +16,7 @@ function timeline() {
   const first = kinds.find(one => one.name === "two") ?? kinds[0]; // who asks for two runs looks for what differs
   show(first.name);
   return { update: area.draw, element: element("div", {}, element("div", { class: "bar" }, choice("What is shown", kinds.map(one => [one.name, one.title]), first.name, show), area.buttons),
-    words, area.element, note("timeline"), below) };
+    words, area.element, below) };
 }
 
 function timelineWords({ name, tracks: shownTracks }) {

@@ -1,7 +1,10 @@
 "use strict";
 // Views and their tabs; each is built when it is opened for the first time.
 
-const views = {
+const views = searches ? {
+  searches: { title: "Searches", build: searchesView },
+  search: { title: "Search", build: searchView },
+} : {
   overview: { title: "Overview", build: () => ({ element: overview() }) },
   graph: { title: "Graph", build: graph, isWhole: true },
   spellings: { title: "Spellings", build: spellings },
@@ -11,7 +14,7 @@ const views = {
   search: { title: "Search", build: searchView },
 };
 const viewNames = Object.keys(views);
-let shown = "overview";
+let shown = viewNames[0];
 
 function open(name) {
   shown = name;
