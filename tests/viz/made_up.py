@@ -248,7 +248,7 @@ def _search(total: float) -> dict[str, Any]:
 
 def database(count: int = 30) -> dict[str, Any]:
     """A document of a database: searches that gained, that did not, and that failed."""
-    made = []
+    made: list[dict[str, Any]] = []
     for n in range(count):
         search = _search(1e-3 * (n + 1)) | {"seed": 2**60 + n}
         decision = ("found 1.40x over fast", "nothing beat the fast program", "failed: it hung")
