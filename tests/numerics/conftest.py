@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import luminal as lm
+from luminal.array_api import deferred
 from tests.backends.c_family.offline import COMPILERS, compiling
 from tests.backends.c_family.present import PRESENT
 from tests.numerics.recording import on
@@ -34,3 +36,12 @@ def every_backend(request: pytest.FixtureRequest) -> Iterator[None]:
     name, _, compiles = request.param.partition(" ")
     with compiling(name) if compiles else on(name):
         yield
+
+
+@pytest.fixture
+def interpreted_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains of `lm.array_api` run on the reference backend: nothing is compiled."""
+    graph = lm.Graph("arrays")
+    graph._backend = "reference"
+    monkeypatch.setattr(deferred, "programs", graph._parts_on_demand(64))
+    monkeypatch.setattr(deferred._of_thread, "chain", None, raising=False)

@@ -20,7 +20,6 @@ from hypothesis.extra.array_api import make_strategies_namespace
 from hypothesis.extra.numpy import arrays, mutually_broadcastable_shapes
 
 import luminal as lm
-from luminal.array_api import deferred
 from tests.numerics import array_api_rows as rows
 from tests.numerics.array_api_rows import Row
 
@@ -42,15 +41,6 @@ WITHOUT_SIGN = {"sign", "maximum", "minimum", "max", "min", "clip", "sort", "whe
 """The standard leaves open which zero these give."""
 
 CASES = [(table, name) for table, found in rows.TABLES.items() for name in found]
-
-
-@pytest.fixture
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chains run on the reference backend: nothing is compiled."""
-    graph = lm.Graph("arrays")
-    graph._backend = "reference"
-    monkeypatch.setattr(deferred, "programs", graph._parts_on_demand(64))
-    monkeypatch.setattr(deferred._of_thread, "chain", None, raising=False)
 
 
 @pytest.fixture(autouse=True)
@@ -207,7 +197,7 @@ def leaves(found: Any) -> list[Any]:
     return [found]
 
 
-@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.usefixtures("interpreted_chains")
 @pytest.mark.parametrize(("table", "name"), CASES)
 def test_values_are_numpys(table: str, name: str) -> None:
     """In a fifth of the dtypes that the row takes, others from row to row."""
@@ -217,7 +207,7 @@ def test_values_are_numpys(table: str, name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.usefixtures("interpreted_chains")
 @pytest.mark.parametrize(("table", "name"), CASES)
 def test_all_values_are_numpys(table: str, name: str) -> None:
     row = rows.TABLES[table][name]
@@ -247,7 +237,7 @@ def _check(name: str, row: Row, dtypes: Sequence[str], seed: int) -> None:
             agree(name, row, operands)
 
 
-@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.usefixtures("interpreted_chains")
 @pytest.mark.parametrize(
     "name", [n for n, row in rows.ELEMENTWISE.items() if row.dtypes[-1] == "float64"]
 )
@@ -260,7 +250,7 @@ def test_special_values(name: str) -> None:
         agree(name, row, tuple(each.astype(dtype) for each in values))
 
 
-@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.usefixtures("interpreted_chains")
 @settings(max_examples=60, derandomize=True)
 @given(st.data())
 def test_drawn_shapes_and_values(data: st.DataObject) -> None:
@@ -281,7 +271,7 @@ def _elements(row: Row, dtype: str) -> st.SearchStrategy[Any]:
     return st.integers(max(low, 0) if dtype in rows.UNSIGNED else low, high - 1)
 
 
-@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.usefixtures("interpreted_chains")
 @settings(max_examples=20, derandomize=True)
 @given(st.data())
 def test_hypothesis_draws_our_arrays(data: st.DataObject) -> None:

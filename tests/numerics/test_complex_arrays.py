@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.array_api import deferred
 from tests.close import close_to_greatest
 from tests.long_share import mostly_long
 
@@ -18,15 +17,6 @@ Case = Callable[[Any, Any, Any, Any], Any]
 
 SHARE = {"complex64": 1e-5, "complex128": 1e-13}
 """Of the greatest element: sums of a dozen products, quotients and functions of some ulp."""
-
-
-@pytest.fixture
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chains run on the reference backend: nothing is compiled."""
-    graph = lm.Graph("arrays")
-    graph._backend = "reference"
-    monkeypatch.setattr(deferred, "programs", graph._parts_on_demand(64))
-    monkeypatch.setattr(deferred._of_thread, "chain", None, raising=False)
 
 
 # Of complex a and b and real x, all (3, 4).
@@ -89,7 +79,7 @@ def check(case: Case, dtype: str, seed: int = 0) -> None:
     close_to_greatest(found, exact, SHARE[dtype])
 
 
-@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.usefixtures("interpreted_chains")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_are_numpys(name: str) -> None:
     check(FUNCTIONS[name], "complex64")
@@ -143,7 +133,7 @@ def _sum(values: list[Any]) -> Any:
     return total
 
 
-@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.usefixtures("interpreted_chains")
 @pytest.mark.parametrize("seed", mostly_long(range(60), 6))
 def test_drawn_compositions(seed: int) -> None:
     check(composed(seed), "complex128", seed)
@@ -158,7 +148,7 @@ def test_drawn_compositions_compiled(seed: int) -> None:
 # --- as arrays ------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.usefixtures("interpreted_chains")
 def test_writing_and_sharing() -> None:
     a, b, _ = numbers(0, "complex64")
     z = xp.asarray(a, copy=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,7 @@ FORWARD, TRAINED = 1e-5, 1e-4
 products in float32, and the same through gradients and three steps."""
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    lm.reset()
-    yield
-    lm.reset()
+pytestmark = pytest.mark.usefixtures("new_default_graph")
 
 
 def arrays_of(x: Any) -> list[Any]:

@@ -8,7 +8,6 @@ predict the same, find the same gradients, and are alike after three steps of tr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,11 +46,7 @@ STEPS = 1e-4
 """The same after three steps of training, and of gradients: these are sums over the whole batch."""
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    lm.reset()
-    yield
-    lm.reset()
+pytestmark = pytest.mark.usefixtures("new_default_graph")
 
 
 def ported(text: str) -> str:

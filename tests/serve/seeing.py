@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tokenizers
 
@@ -26,6 +25,7 @@ from luminal.models.seeing.sight import Sight
 from luminal.models.text import Completion
 from luminal.serve.engine import EngineOptions
 from luminal.serve.served import Served
+from tests.models.small_seeing import picture
 from tests.serve.running import Running, running
 
 Image = pytest.importorskip("PIL.Image")
@@ -93,12 +93,6 @@ def seeing(
     }
     with running(Served("tiny", model, EngineOptions(**(chosen | options)), draft)) as server:
         yield server
-
-
-def picture(width: int, height: int, seed: int = 0) -> Any:
-    """A smooth random image."""
-    small = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), np.uint8)
-    return Image.fromarray(small).resize((width, height), 3)
 
 
 def encoded(image: Any, kind: str = "PNG") -> str:

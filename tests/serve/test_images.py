@@ -30,6 +30,7 @@ from luminal.serve.errors import ApiError
 from luminal.serve.reading import read
 from luminal.serve.words import Words
 from tests.close import close_to_greatest
+from tests.models.small_seeing import picture
 from tests.serve.running import LIMITS, Running, listening
 from tests.serve.seeing import (
     NEW,
@@ -38,7 +39,6 @@ from tests.serve.seeing import (
     encoded,
     invented,
     messages,
-    picture,
     seeing,
     url_of,
     wanted,

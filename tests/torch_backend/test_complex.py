@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.testing._internal import common_methods_invocations
 
-from luminal import luminal_backend
 from tests.conformance.opinfo_run import database
 from tests.long_share import long_but
 from tests.torch_backend.opinfo_sweep import case_of, unseeded
+from tests.torch_backend.whole import compiled
 
 
 @pytest.fixture(autouse=True)
@@ -21,12 +21,6 @@ def _anew() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
-
-
-def whole(function: Callable[..., Any], **how: Any) -> Any:
-    return torch.compile(
-        function, backend=luminal_backend, fullgraph=True, options={"fallback": "error"}, **how
-    )
 
 
 def numbers(*shape: int) -> torch.Tensor:
@@ -73,7 +67,7 @@ def test_values_and_gradients(name: str) -> None:
     function, operands = CASES[name]
     theirs = [x.requires_grad_() for x in operands()]
     ours = [x.detach().clone().requires_grad_() for x in theirs]
-    found, wanted = whole(function)(*ours), function(*theirs)
+    found, wanted = compiled(function)(*ours), function(*theirs)
     torch.testing.assert_close(found, wanted, check_stride=True)
     total(found).backward()
     total(wanted).backward()
@@ -87,7 +81,7 @@ def test_memory_is_that_of_eager_mode() -> None:
         return made, made[1:], z[:, ::2], made.T, z[:, ::2] + 1
 
     z = numbers(4, 6)
-    found, wanted = whole(views)(z), views(z)
+    found, wanted = compiled(views)(z), views(z)
     torch.testing.assert_close(found, wanted, check_stride=True)
     found[0].zero_()
     assert not torch.cat([found[1].flatten(), found[3].flatten()]).any()  # one memory
@@ -100,13 +94,13 @@ def test_writes_of_arguments() -> None:
         return z.abs()
 
     ours, theirs = ([torch.full((3,), 1 + 2j), torch.ones(3)] for _ in range(2))
-    torch.testing.assert_close(whole(written)(*ours), written(*theirs))
+    torch.testing.assert_close(compiled(written)(*ours), written(*theirs))
     torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.long
 def test_open_sizes() -> None:
-    function = whole(lambda z, w: z @ w + z.conj().sum(), dynamic=True)
+    function = compiled(lambda z, w: z @ w + z.conj().sum(), dynamic=True)
     for n in (3, 5, 7):
         z, w = numbers(n, 4), numbers(4, n + 1)
         torch.testing.assert_close(function(z, w), z @ w + z.conj().sum())
@@ -136,7 +130,7 @@ def test_operators_have_pytorchs_values_or_are_left_to_it(
             torch._dynamo.reset()
             wanted = case.call(case.tensors)
             try:
-                found = whole(case.call)(case.tensors)
+                found = compiled(case.call)(case.tensors)
             except Exception as error:
                 if "Unsupported" not in f"{type(error)} {error}":
                     raise

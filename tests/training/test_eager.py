@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,7 @@ Y = rng.standard_normal((8, 3)).astype(np.float32)
 LABELS = rng.integers(0, 3, 8)
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    lm.reset()
-    yield
-    lm.reset()
+pytestmark = pytest.mark.usefixtures("new_default_graph")
 
 
 class Names:

@@ -8,7 +8,6 @@ is left out on both sides.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,11 +31,7 @@ OPTIMIZERS: list[tuple[str, dict[str, float]]] = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    lm.reset()
-    yield
-    lm.reset()
+pytestmark = pytest.mark.usefixtures("new_default_graph")
 
 
 class Loop:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 from unittest.mock import patch
 
 from luminal.backends.cpu import team_ir
 from tests.backends.cpu.ir_machine import Module, parsed
+from tests.backends.cpu.team_model import Launch
 
 LAYOUT = team_ir._LAYOUT
 NAMES = set(
@@ -34,14 +34,6 @@ SILENT = {  # what is called of the system, and what it gives
     "@read_mode": 0,
     "@write_mode": 0,
 }
-
-
-class Launch(NamedTuple):
-    """A launch of the list that every run walks."""
-
-    grid: int
-    barrier: bool = True
-    serial: bool = False
 
 
 @dataclass(frozen=True)
