@@ -264,6 +264,9 @@ def test_what_is_not_said(whole: Path) -> None:
         ({"text": "a", "speed": 5}, "speed is 5; it is from 0.25 to 4"),
         ({"text": "a", "speed": float("nan")}, "speed is nan"),
         ({"text": "a", "speaker": 1}, "speaker is 1; the model has 1, from 0 on"),
+        ({"text": "a", "speaker": 0.5}, "speaker is 0.5; the model has 1"),
+        ({"text": "a", "speed": "fast"}, "speed is fast; it is from"),
+        ({"text": "a", "seed": -1}, "speak: seed=-1 is negative; give an int >= 0"),
         ({"text": "a" * 5000}, "the text has 10001 tokens, at most 8192; give it in parts"),
     ):
         with pytest.raises(InputError, match=message):
@@ -299,6 +302,8 @@ def test_the_command_speak(
     np.testing.assert_allclose(found, wanted * (2**15 - 1) / 2**15, rtol=0, atol=2**-16)
     assert "must end with .wav; only WAVE is written" in run("-o", str(tmp_path / "a.mp3"))
     assert "speaker is 2; the model has 1" in run("-o", str(path), "--speaker", "2")
+    absent = str(tmp_path / "absent" / "a.wav")  # is refused before the model is read
+    assert "there is no folder" in run("-o", absent, "--model", "nowhere")
 
 
 DAMAGED: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -9,6 +9,7 @@ import typer
 
 from luminal.base.errors import InputError
 from luminal.cli.options import Backend, Mode
+from luminal.cli.output import check_can_be_written
 
 
 def command(
@@ -38,6 +39,7 @@ def command(
 
     sides = None if size is None else _sides(size)
     image_format(output)  # what is wrong with it is said before the work is done
+    check_can_be_written("draw: --output", output)
     loaded = models.load(model, mode=mode, backend=backend)
     if not isinstance(loaded, TextToImage):
         raise InputError(f"draw: {model} is a {type(loaded).__name__}; give a Stable Diffusion")

@@ -9,6 +9,7 @@ import typer
 
 from luminal.base.errors import InputError
 from luminal.cli.options import Backend, Mode
+from luminal.cli.output import check_can_be_written
 
 
 def command(
@@ -30,6 +31,7 @@ def command(
 
     if output.suffix.lower() != ".wav":
         raise InputError(f"speak: --output {output} must end with .wav; only WAVE is written")
+    check_can_be_written("speak: --output", output)  # before the model is read
     loaded = models.load(model, mode=mode, backend=backend)
     if not isinstance(loaded, SpeechSynthesizer):
         raise InputError(f"speak: {model} is a {type(loaded).__name__}; give a VITS")

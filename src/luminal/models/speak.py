@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.errors import InputError, LoadError
+from luminal.base.generator import checked_seed
+from luminal.base.number_kinds import is_number
 from luminal.base.records import dataclass
 from luminal.loaders.fields import Fields
 from luminal.loaders.json_file import read_json
@@ -181,9 +184,9 @@ class SpeechSynthesizer:
         """
         voice = self.voice if voice is None else voice
         chosen = self._checked(text, speaker, speed)
+        rng = np.random.default_rng(checked_seed("speak", seed))
         ids = np.array([self._ids(text)], np.int32)
         reader, writer = self.compile()
-        rng = np.random.default_rng(seed)
         noise = rng.standard_normal((1, 2, ids.shape[1]), np.float32) * np.float32(
             voice.duration_noise
         )
@@ -204,10 +207,10 @@ class SpeechSynthesizer:
         if not isinstance(text, str):
             raise InputError(f"speak: {shown(text)} is no text; give a string")
         least, most = RATES
-        if not least <= speed <= most:
+        if not is_number(speed, Real) or not least <= speed <= most:
             raise InputError(f"speak: speed is {speed}; it is from {least:g} to {most:g}")
         count = max(1, self.model.config.speakers)
-        if not 0 <= speaker < count:
+        if not is_number(speaker, Integral) or not 0 <= speaker < count:
             raise InputError(f"speak: speaker is {speaker}; the model has {count}, from 0 on")
         return {"speaker": np.array([speaker], np.int32)} if self.model.config.speakers else {}
 
