@@ -327,6 +327,8 @@ def test_options_of_the_command_draw(
     wrong = run_draw(monkeypatch, kept, "-o", out, "--size", 16)
     assert "--size 16 is not WIDTHxHEIGHT; give one as 512x512" in wrong
     assert "no image that Pillow writes ends so" in run_draw(monkeypatch, kept, "-o", f"{out}.txt")
+    absent = run_draw(monkeypatch, Path("nowhere"), "-o", tmp_path / "absent" / "out.png")
+    assert "there is no folder" in absent  # before the model is read
 
 
 @pytest.mark.long
