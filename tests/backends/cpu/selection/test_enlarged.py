@@ -30,6 +30,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], Any, dict[str, Any], in
     "a sound": ((2, 16, 11), (5, 16, 3), 2, {"padding": 1}, 1),
     "groups": ((1, 32, 5, 4), (6, 16, 3, 3), 2, {"padding": 1, "groups": 2}, 2),
     "a body": ((1, 16, 2, 3, 4), (2, 16, 3, 3, 3), 2, {"padding": 1}, 3),
+    "a part of the large one": ((1, 16, 6, 6), (3, 16, 3, 3), 2, {"padding": 1, "first": 2}, 1),
     "one tap more than copies": ((1, 16, 5, 4), (3, 16, 3, 3), 3, {"padding": 1}, 0),
     "steps": ((1, 16, 5, 4), (3, 16, 3, 3), 2, {"padding": 1, "stride": 2}, 0),
     "taps apart": ((1, 16, 5, 4), (3, 16, 3, 3), 2, {"padding": 2, "dilation": 2}, 0),
@@ -49,7 +50,8 @@ def _convolved(functions: Any, rank: int) -> Callable[..., Any]:
 
     def convolved(x: Any, w: Any, scale: Any, options: Any) -> Any:
         large = functions.interpolate(x, scale_factor=scale, mode="nearest")
-        return conv(large, w, **options) + 1
+        first, how = options.get("first", 0), {k: v for k, v in options.items() if k != "first"}
+        return conv(large[:, :, first:] if first else large, w, **how) + 1
 
     return convolved
 
