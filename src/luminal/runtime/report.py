@@ -169,7 +169,8 @@ UNSEEN = Foresight()
 class Trial(NamedTuple):
     """A program that a search tried: when, of which side, what was changed in the best one so far.
     What a run took, and in turns with it one of the best (None: it was not timed); it was "kept",
-    "slower" or "rejected", for a `reason`.
+    "slower" or "rejected", for a `reason`. Of a schedule that was "priced" these are the seconds of
+    its kernel in a run, and those of the kernel as it was.
     """
 
     seconds: float

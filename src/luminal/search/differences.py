@@ -13,6 +13,8 @@ from luminal.search.genome import Genome
 from luminal.search.space import Choice, Space
 from luminal.search.words import kernels_in_words, knobs_in_words, value_in_words
 
+DEPTH = 5  # operations of a spelling, one in the other
+
 
 class Difference(NamedTuple):
     """A choice that `fast` makes otherwise: what takes it back, and a sentence."""
@@ -63,12 +65,12 @@ def _spelled(space: Space, genome: Genome) -> Iterator[Difference]:
         terms = {number: term for term, number in classes.known.items()}
         texts = SpellingTexts(classes)
         for eclass in classes.genes():
-            default = texts.of(eclass.spellings[0])
+            default = texts.of(eclass.spellings[0], DEPTH)
             for spelling in eclass.spellings:
                 if spelling.fingerprint == wanted.get(eclass.fingerprint):
                     rule = f"by the rule {spelling.rule}" if spelling.rule else "as recorded"
                     value = value_in_words(terms.get(eclass.number))
-                    text = f"{value} is {texts.of(spelling)}, {rule}, in place of {default}"
+                    text = f"{value} is {texts.of(spelling, DEPTH)}, {rule}, in place of {default}"
                     yield Difference(("spellings", eclass.fingerprint, None), text)
 
 

@@ -28,6 +28,7 @@ from luminal.search.order import Order
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
 from luminal.search.space import Candidate, Space
+from luminal.search.words import kernels_in_words, knobs_in_words
 
 ROUNDS_AT_ONCE = 6  # schedules of a kernel that are built before any is timed,
 BUILDS_AT_ONCE = 12  # or of several kernels: the other side waits for its turn
@@ -91,6 +92,7 @@ class Measurements:
     prices: dict[str, float] = field(init=False)
     timed: Timed = field(default_factory=Timed)
     launches: dict[tuple[str, Knobs], Prediction] = field(default_factory=dict)
+    priced: dict[tuple[str, Knobs], float] = field(default_factory=dict)  # seconds of kernels
     built: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)  # kernels without code, and why
 
@@ -152,6 +154,7 @@ class Measurements:
         prices: dict[str, list[tuple[float, int]]] = {key: [] for key in spaces}
         sizes = {key: len(schedules) for key, schedules in spaces.items()}
         orders = {key: Order(size) for key, size in sizes.items()}
+        kernels, now = kernels_in_words(candidate.stages), candidate.genome.knobs
         for turns in batches(sizes, shares):
             keys = {key for numbers in turns for key in numbers}
             expected = self.expected(candidate, {key: spaces[key] for key in keys})
@@ -163,6 +166,10 @@ class Measurements:
                     prices[key].append((seconds, k))
                     predicted = self.launch(candidate, key, spaces[key][k]).seconds
                     self.log.foreseen(key, predicted, expected[key][k], seconds)
+                    self.priced[key, spaces[key][k]] = seconds
+                    present = self.priced.get((key, now.get(key, ())))
+                    text = f"{kernels.get(key, 'a kernel')}: {knobs_in_words(spaces[key][k])}"
+                    self.log.trial(SCHEDULES, text, "priced", "", seconds, present)
             yield {key: [spaces[key][k] for _, k in sorted(timed)] for key, timed in prices.items()}
 
     def expected(

@@ -99,6 +99,12 @@ def test_a_search_without_limits_tries_everything(tmp_path: Path) -> None:
         for knobs in space.knobs(fast, kernel):
             variant = space.decode(Genome().with_tuned({origin.name: knobs}))
             assert {each.text for each in variant.stages.origins} <= ran
+    priced = [trial for trial in made.log.trials if trial.outcome == "priced"]
+    assert len(priced) == made.log.side("schedules").candidates
+    assert {trial.gain for trial in priced} == {1.0}
+    assert priced[0].changed.startswith("kernel k0 (")
+    assert priced[0].changed.endswith(": that of the rules")
+    assert len({trial.changed for trial in priced}) == len(priced)
 
 
 def test_gains_of_both_sides_add_up(tmp_path: Path) -> None:

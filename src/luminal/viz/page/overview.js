@@ -19,7 +19,7 @@ function whatItIs() {
   const graph = values.op.length ? `a graph of ${counted(values.op.length, "value")} (${counted(leaves, "weight")}), compiled to ` : ""; // a trace has none
   return `${given.title}: ${graph}`
     + `${counted(kernels.length, "kernel")} in ${counted(launches.length, "launch", "launches")}`
-    + `${dims ? `, at ${dims}` : ""}${machine ? `, for ${machine}` : ""}.`;
+    + `${dims ? `, at ${dims}` : ""}${machine ? `, for ${machine}` : ""}.${given.search?.fast_seconds ? ` A search chose it: ${given.search.decision}.` : ""}`;
 }
 
 function figures() {

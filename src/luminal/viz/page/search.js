@@ -33,7 +33,7 @@ function difference(search) {
   const rows = [...search.difference ?? []].sort((a, b) => (b.without ?? 0) - (a.without ?? 0));
   if (!rows.length) return [element("p", { class: "faint" }, "Nothing: the fast program runs.")];
   const known = rows.filter(row => row.without);
-  const whole = known.length && search.fast_seconds ? ` All together gain ${digits(search.fast_seconds / search.best_seconds)}x; gains of single choices need not multiply to that, as one may need another.` : "";
+  const whole = known.length > 1 && search.fast_seconds ? ` All together gain ${digits(search.fast_seconds / search.best_seconds)}x; gains of single choices need not multiply to that, as one may need another.` : "";
   return [known.length ? element("p", { class: "faint" }, `Each choice was taken back alone, and the program without it timed in turns with the winner.${whole}`) : "",
     element("ul", { "aria-label": "Differences from fast" }, rows.map(row => element("li", {}, sentence(row.text), row.without ? gainOf(row.without) : "")))].filter(one => one !== "");
 }
@@ -76,12 +76,12 @@ function historyDrawing(history, search, width) {
 
 function genes(rows) {
   if (!rows.length) return [];
-  const outcomes = ["kept", "slower", "rejected"].filter(name => rows.some(row => row.outcome === name));
+  const outcomes = ["kept", "slower", "priced", "rejected"].filter(name => rows.some(row => row.outcome === name));
   const names = [["all", `All ${whole(rows.length)}`], ...outcomes.map(name => [name, `${sentence(name).slice(0, -1)} ${whole(rows.filter(row => row.outcome === name).length)}`])];
   const below = element("div", {});
   const show = name => below.replaceChildren(geneTable(name === "all" ? rows : rows.filter(row => row.outcome === name)));
   show("all");
-  return [element("h2", {}, "What each candidate changed, and what that gained"), element("p", { class: "faint" }, "A candidate is the best program so far with a change; its gain is over that program, timed in turns with it. Kept: from there on it was the best."),
+  return [element("h2", {}, "What each candidate changed, and what that gained"), element("p", { class: "faint" }, "A candidate is the best program so far with a change; its gain is over that program, timed in turns with it. Kept: from there on it was the best. Schedules are priced first: what one kernel takes in a run, over what it takes as it is; the fastest of each kernel are then timed as programs."),
     element("div", { class: "bar" }, choice("Outcome", names, "all", show)), below];
 }
 
@@ -90,7 +90,7 @@ function geneTable(rows) {
     { title: "candidate", value: row => row.candidate, show: row => whole(row.candidate) },
     { title: "after", value: row => row.seconds, show: row => duration(row.seconds) },
     { title: "changed", text: true, value: row => row.changed ?? "" },
-    { title: "a run", value: row => row.run_seconds, show: row => duration(row.run_seconds) },
+    { title: "a run", hint: "of a priced schedule: its kernel in a run", value: row => row.run_seconds, show: row => duration(row.run_seconds) },
     { title: "gain", value: row => row.gain, show: row => (row.gain ? element("span", { class: row.gain > 1 ? "good" : "" }, `${digits(row.gain)}x`) : "") },
     { title: "outcome", text: "short", value: row => row.outcome ?? "", show: row => element("span", { class: row.outcome === "kept" ? "good" : row.outcome === "rejected" ? "wrong" : "" }, row.outcome ?? "") },
     { title: "because", text: true, value: row => row.reason ?? "" },
