@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import gguf
 import numpy as np
 
+from luminal.loaders.gguf import read_gguf
+
 Array = np.ndarray[Any, Any]
 Named = Iterator[tuple[str, Array]]
 
@@ -222,3 +224,14 @@ def write_public(name: str, config: Any, folder: Mapping[str, Array], path: Path
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def check_written(metadata: dict[str, Any], tensors: dict[str, Array], path: Path) -> None:
+    """All that a file has is written, row by row; the factor of PhiMoE's cos and sin is ours."""
+    file = read_gguf(path)
+    assert tensors.keys() == file.tensors.keys()
+    for key, array in tensors.items():
+        np.testing.assert_array_equal(array, file.tensors[key].array(), key)
+    for key, value in file.metadata.items():
+        if key not in ("phimoe.rope.scaling.attn_factor", "phimoe.attention.sliding_window"):
+            assert metadata[key] == value, key

@@ -26,7 +26,7 @@ from tests.close import close, close_to_greatest
 from tests.fuzz.damaged_models import GGUF_VALUES
 from tests.long_share import long_but
 from tests.models.decoder_checks import check_logits, expected, made, write_tokenizer
-from tests.models.public_gguf import PUBLIC, write_public
+from tests.models.public_gguf import PUBLIC, check_written, write_public
 from tests.models.tiny_architectures import SIZES, TEXT_PARTS, TINY, VARIANTS, VOCABULARY, YARN
 
 transformers = pytest.importorskip("transformers")
@@ -240,17 +240,6 @@ def test_keys_that_nobody_reads(name: str, tmp_path: Path) -> None:
         tensors[f"blk.3.{part}"] = tensors[f"blk.1.{part}"] + 1
     save_gguf(path, tensors, file.metadata)
     check_logits(theirs, decoder_of(load_checkpoint(path)), "reference")
-
-
-def check_written(metadata: dict[str, Any], tensors: dict[str, Array], path: Path) -> None:
-    """All that a file has is written, row by row; the factor of PhiMoE's cos and sin is ours."""
-    file = read_gguf(path)
-    assert tensors.keys() == file.tensors.keys()
-    for key, array in tensors.items():
-        np.testing.assert_array_equal(array, file.tensors[key].array(), key)
-    for key, value in file.metadata.items():
-        if key not in ("phimoe.rope.scaling.attn_factor", "phimoe.attention.sliding_window"):
-            assert metadata[key] == value, key
 
 
 def less(array: Any) -> Any:

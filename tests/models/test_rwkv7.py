@@ -14,8 +14,7 @@ from luminal.models.architectures import read_decoder
 from luminal.models.checkpoint import load_checkpoint
 from luminal.models.gguf.export import gguf_model
 from tests.models.decoder_checks import check_greedy_tokens, check_logits, check_texts_in_step
-from tests.models.public_gguf import write_public
-from tests.models.test_gguf_models import check_written
+from tests.models.public_gguf import check_written, write_public
 from tests.models.tiny_architectures import VOCABULARY
 
 torch = pytest.importorskip("torch")
