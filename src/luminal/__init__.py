@@ -51,14 +51,9 @@ from luminal.base.errors import (
 from luminal.base.generator import initial_seed, manual_seed
 from luminal.base.installation import VERSION as __version__
 from luminal.frontend import foreign
-from luminal.frontend.complex import (
-    ComplexTensor,
-    imag,
-    polar,
-    view_as_complex,
-    view_as_real,
-)
-from luminal.frontend.complex import complex_ as complex
+from luminal.frontend.complex.making import complex_ as complex
+from luminal.frontend.complex.making import imag, polar, view_as_complex, view_as_real
+from luminal.frontend.complex.tensor import ComplexTensor
 from luminal.frontend.conversion import can_cast, finfo, iinfo, promote_types, result_type
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.custom import custom_kernel

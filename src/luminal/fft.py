@@ -19,7 +19,7 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, InputError, ShapeError
-from luminal.frontend.complex import ComplexTensor
+from luminal.frontend.complex.tensor import ComplexTensor
 from luminal.frontend.handle import Array, axis_of, is_tensor
 from luminal.frontend.movement.padding import pad
 from luminal.frontend.movement.views import concat, flip

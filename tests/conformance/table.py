@@ -61,16 +61,16 @@ FURTHER = {
     "PyTorch has a hidden generator",
     "multinomial": "without replacement and with too few weights above 0 others follow; PyTorch "
     "raises",
-    "x[mask], masked_select, nonzero, bincount": "of constants, and on the default graph, which "
-    "computes what they look at; elsewhere the size is given, or it is an error before the run",
-    "unique": "an error: data decides how many elements there are",
+    "x[mask], masked_select, nonzero, unique, bincount": "of constants, and on the default graph, "
+    "which computes what they look at; elsewhere the size is given, or it is an error before the "
+    "run",
     "stride": "that of the array a run gives, row-major; PyTorch's views keep other strides",
     "x.to(int8) and other casts of floats to integers": "out of range the nearest integer, NaN 0; "
     "PyTorch's results depend on the machine",
     "linalg.lstsq": "by the pseudoinverse, whatever the driver",
     "complex numbers, fft": "a ComplexTensor is a pair of real Tensors (`z.real`, `z.imag`), so "
-    "what a program takes is real; Parameters and States may be complex; extents along which is "
-    "transformed are literal",
+    "what a program takes is real (`lm.jit` takes complex arrays); Parameters and States may be "
+    "complex; extents along which is transformed are literal",
     "layer_norm, rms_norm, embedding, batch_norm, dropout": "as functions of `lm`: "
     "torch.nn.functional's order of arguments, not torch's undocumented ones",
 }

@@ -13,7 +13,7 @@ import pytest
 
 import luminal as lm
 from luminal.base.errors import DTypeError
-from luminal.frontend.complex_functions import FUNCTIONS
+from luminal.frontend.complex.functions import FUNCTIONS
 from luminal.session.eager import default_graph
 from tests.close import close_to_greatest
 from tests.long_share import long_but

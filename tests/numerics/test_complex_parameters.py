@@ -13,6 +13,7 @@ import pytest
 import luminal as lm
 from luminal import nn
 from luminal.base.errors import DTypeError, GraphError, LoadError, ShapeError
+from luminal.training.accumulate import GradientAccumulator
 from luminal.training.ema import EMA
 from tests.close import close_to_greatest
 from tests.long_share import long_but
@@ -176,8 +177,73 @@ def test_what_a_complex_parameter_is() -> None:
         p.set("x")
     with pytest.raises(DTypeError, match="is complex; pass its real and imaginary part"):
         nn.Parameter([1j], dtype=lm.float32)
-    with pytest.raises(DTypeError, match=r"complex64: .* lm\.view_as_real\(z\)"):
-        EMA([nn.Parameter(value)])
+
+
+def test_averages_are_pytorchs() -> None:
+    ours, theirs, x = pair()
+    average = EMA(ours.parameters(), 0.75)
+    swa = torch.optim.swa_utils
+    their_average = swa.AveragedModel(theirs, multi_avg_fn=swa.get_ema_multi_avg_fn(0.75))
+    step = lm.optim.SGD(ours.parameters(), lr=0.1)
+    their_step = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    cx = lm.Graph()
+    step.step(ours(cx.tensor((5, 8), name="x")).square().mean())
+    average.update(cx)
+    run = cx.compile()
+    for _ in range(3):
+        run(x=x)
+        their_step.zero_grad()
+        theirs(torch.tensor(x)).square().mean().backward()
+        their_step.step()
+        their_average.update_parameters(theirs)
+    wanted = their_average.module.weight.detach().numpy()
+    close_to_greatest(average.averages[ours.weight].numpy(), wanted, 1e-4)
+    saved = average.state_dict()
+    again = EMA(ours.parameters(), 0.75)
+    again.load_state_dict(saved)
+    with again.swapped():
+        close_to_greatest(ours.weight.numpy(), wanted, 1e-4)
+    assert not np.allclose(ours.weight.numpy(), wanted)
+    with pytest.raises(DTypeError, match="is complex; pass its real and imaginary part"):
+        EMA([nn.Parameter(numbers(2).real)]).load_state_dict({"count": 1, "averages": [[1j, 2]]})
+
+
+@pytest.mark.parametrize("clip", [None, pytest.param(0.5, marks=pytest.mark.long)])
+def test_gradients_that_add_up_are_those_of_a_large_batch(clip: float | None) -> None:
+    ours, theirs, _ = pair()
+    batches = rng.standard_normal((4, 5, 8)).astype(np.float32)
+    step = lm.optim.Adam(ours.parameters(), lr=0.05)
+    both = GradientAccumulator(step, 2)
+    their_step = torch.optim.Adam(theirs.parameters(), lr=0.05)
+    cx = lm.Graph()
+    both.step(ours(cx.tensor((5, 8), name="x")).square().mean(), clip_norm=clip)
+    run = cx.compile()
+    for number, x in enumerate(batches):
+        before = ours.weight.numpy().copy()
+        run(x=x)
+        (theirs(torch.tensor(x)).square().mean() / 2).backward()
+        if number % 2 == 0:
+            assert np.array_equal(ours.weight.numpy(), before)
+            sums = both.state_dict()
+            both.load_state_dict(sums)
+            assert sums["sums"][0].dtype == np.complex64
+            continue
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip)
+        their_step.step()
+        their_step.zero_grad()
+        close_to_greatest(ours.weight.numpy(), theirs.weight.detach().numpy(), 1e-4)
+
+
+def test_norms_of_complex_gradients_are_pytorchs() -> None:
+    z = numbers(3, 4)
+    for order in (1.0, 2.0, 3.0, float("inf")):
+        found = lm.optim.grad_norm([lm.tensor(z), lm.tensor(z.real)], order)
+        theirs = [torch.zeros(3, 4, dtype=torch.complex64), torch.zeros(3, 4)]
+        for p, g in zip(theirs, (z, z.real), strict=True):
+            p.requires_grad_().grad = torch.tensor(g)
+        wanted = torch.nn.utils.get_total_norm([p.grad for p in theirs], order)
+        close_to_greatest(found.numpy(), wanted.numpy(), 1e-5)
 
 
 def test_operators_of_complex_parameters() -> None:

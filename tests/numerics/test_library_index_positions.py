@@ -358,6 +358,27 @@ def test_nonzero_where_the_shape_is_known() -> None:
     check(cases, x)
 
 
+def test_different_elements_are_pytorchs() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (5, 3))
+    for x in (rng.integers(-3, 3, (3, 4)), rows, rows.astype(np.float32), np.array(7), rows[:0],
+              np.array([np.nan, 1, 1, np.nan, np.inf]), rows > 0):  # fmt: skip
+        for dim in (None, 0, -1)[: 1 + 2 * (x.ndim > 1 and x.size > 0)]:
+            for name in ("unique", "unique_consecutive"):
+                every = {"return_inverse": True, "return_counts": True, "dim": dim}
+                wanted = getattr(torch, name)(torch.tensor(x), **every)
+                for mine, other in zip(
+                    getattr(lm, name)(lm.tensor(x), **every), wanted, strict=True
+                ):
+                    assert mine.numpy().dtype == other.numpy().dtype
+                    np.testing.assert_array_equal(mine.numpy(), other.numpy())
+    ours: Any = lm.tensor(rows)
+    assert ours.unique().numpy().tolist() == [0, 1]
+    assert ours.unique_consecutive(return_counts=True)[1].sum().numpy() == 15
+    cx = lm.Graph()
+    assert cx.constant([2, 1, 2]).unique().shape == (2,)
+
+
 def test_shapes_that_data_would_decide_and_other_errors() -> None:
     cases: list[tuple[Callable[[Any, Any], Any], type[Exception], str]] = [
         (

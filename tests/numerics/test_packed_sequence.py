@@ -145,6 +145,33 @@ def test_lengths_of_a_run_have_no_fields() -> None:
         ours.unpack_sequence(packed)
 
 
+def test_lengths_of_an_argument_are_checked_in_the_run() -> None:
+    @lm.jit(shapes={"x": ("s", "b", 1), "n": ("b",)})
+    def total(x: Any, n: Any) -> Any:
+        return ours.pad_packed_sequence(ours.pack_padded_sequence(x, n))[0].sum()
+
+    x = np.ones((4, 2, 1), np.float32)
+    assert total(x, np.array([4, 0])) == 4
+    for lengths in ([5, 1], [4, -1]):
+        with pytest.raises(InputError, match=r"n: index \d+ is out of range for an extent of 5"):
+            total(x, np.array(lengths))
+    assert total(np.ones((5, 2, 1), np.float32), np.array([5, 1])) == 6
+
+
+def test_packed_sequences_are_trees_of_tensors() -> None:
+    """Functions that look for Tensors in their arguments and results find them in it."""
+    x = np.random.default_rng(0).normal(0, 1, (4, 3, 2)).astype(np.float32)
+    packed = ours.pack_padded_sequence(lm.tensor(x), [2, 4, 1], enforce_sorted=False)
+    double = lm.jit(lambda p: ours.PackedSequence.of_padded(p.padded * 2, p.lengths))
+    for found in (double(packed), lm.checkpoint(double)(packed)):
+        alike(found, [packed.data * 2, *packed[1:]])
+    given = lm.jit(lambda x, n: ours.pack_padded_sequence(x, n, enforce_sorted=False))
+    alike(given(x, np.array([2, 4, 1])), packed)
+    assert given(x, np.array([4, 2, 1])).sorted_indices is not None
+    in_order = lm.jit(lambda x, n: ours.pack_padded_sequence(x, n))(x, np.array([4, 2, 1]))
+    assert in_order.sorted_indices is None
+
+
 # --- layers ---------------------------------------------------------------------------------------
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from luminal.base.complex_dtypes import ComplexDType
+from luminal.base.dtypes import bool_
 from luminal.base.errors import DTypeError
-from luminal.frontend.complex import ComplexTensor, linear, product
+from luminal.frontend.complex.parts import linear, part_of, product
+from luminal.frontend.complex.tensor import ComplexTensor
 from luminal.frontend.creation import zeros_like
 from luminal.frontend.handle import Pair, axes_of
 from luminal.frontend.movement.views import concat
@@ -25,6 +28,8 @@ LINEAR = frozenset(
 def cast(x: Any, dtype: Any) -> Any:
     """x in another dtype. Raises DTypeError where imaginary parts would be lost."""
     if not isinstance(dtype, ComplexDType):
+        if isinstance(x, Pair) and dtype is bool_:
+            return x.ne(0)  # type: ignore[attr-defined]
         if isinstance(x, Pair):
             raise DTypeError(
                 f"astype: {x!r} as {dtype.name} would lose its imaginary part; take real(x)"
@@ -64,6 +69,11 @@ def _conjugating(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is written with functions that take complex numbers."""
+    return function
+
+
 def _of_sizes(function: Callable[..., Any]) -> Callable[..., Any]:
     """A norm, which is that of the absolute values."""
     return lambda x, **options: function(abs(x), **options)
@@ -78,9 +88,11 @@ def _each_in_its_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     """What moves several operands, of which real ones stay real."""
 
     def called(*operands: Any, **options: Any) -> Any:
-        moved = linear(function, operands, options)
-        pairs = zip(operands, moved, strict=True)
-        return [z if isinstance(x, Pair) else z.real for x, z in pairs]
+        reals, imags = (
+            function(*(part_of(x, part) for x in operands), **options) for part in ("real", "imag")
+        )
+        moved = zip(operands, reals, imags, strict=True)
+        return [ComplexTensor(a, b) if isinstance(x, Pair) else a for x, a, b in moved]
 
     return called
 
@@ -96,10 +108,12 @@ OWN: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     **dict.fromkeys(("all", "any", "count_nonzero"), _of_truth),
     **dict.fromkeys(("broadcast_arrays", "meshgrid"), _each_in_its_dtype),
     "cross": _multiplying,
+    "equal": lambda function: operator.eq,
     "prod": lambda function: _prod,
     "sign": lambda function: ComplexTensor.sgn,
     "vecdot": _conjugating,
     "vector_norm": _of_sizes,
+    **dict.fromkeys(("cholesky", "matrix_norm", "qr", "solve", "std", "var"), _as_it_is),
 }
 """What is neither linear nor as in `luminal`, of the function of real Tensors."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from luminal.array_api.array import Array, memory_of, of_memory
 from luminal.base import dtypes
-from luminal.base.complex_dtypes import any_dtype_of
+from luminal.base.complex_dtypes import ComplexDType, any_dtype_of, complex64
 from luminal.base.errors import DTypeError, InputError
 from luminal.frontend.foreign import check_device
 from luminal.memory.data import any_array_of, is_array
@@ -133,8 +133,8 @@ def eye(
 
 
 def linspace(
-    start: float,
-    stop: float,
+    start: complex,
+    stop: complex,
     /,
     num: int,
     *,
@@ -142,9 +142,16 @@ def linspace(
     device: Any = None,
     endpoint: bool = True,
 ) -> Array:
-    """`num` numbers at even distances from start to stop, float32 by default."""
+    """`num` numbers at even distances from start to stop, which may be complex: then complex64 by
+    default, else float32. Raises DTypeError for complex numbers in a real dtype.
+    """
     check_device("linspace", device)
-    return of_memory(np.linspace(start, stop, num, endpoint).astype(_float(dtype)))
+    is_complex = np.iscomplexobj([start, stop])
+    default = complex64 if is_complex else dtypes.float32
+    wanted = any_dtype_of(default if dtype is None else dtype)
+    if is_complex and not isinstance(wanted, ComplexDType):
+        raise DTypeError(f"linspace: {start}, {stop} are complex, {wanted.name} is not; give none")
+    return of_memory(np.linspace(start, stop, num, endpoint).astype(wanted.numpy))
 
 
 def _float(dtype: Any) -> Any:

@@ -17,6 +17,10 @@ from luminal.frontend.matrices import (
 from luminal.frontend.movement import padding, views
 from luminal.frontend.reduce.reductions import Dims
 from luminal.frontend.tensor import Tensor
+from luminal.linalg import cholesky as _cholesky
+from luminal.linalg import matrix_norm as _matrix_norm
+from luminal.linalg import qr as _qr
+from luminal.linalg import solve as _solve
 
 cross = promoting(lambda x, y, /, *, axis=-1: products.cross(x, y, axis), "cross")
 det = of_arrays(decompositions.det)
@@ -33,8 +37,8 @@ svdvals = of_arrays(decompositions.svdvals)
 
 @of_arrays
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
-    """L with L @ L.mT = x, or with `upper` U with U.mT @ U = x."""
-    return decompositions.cholesky(x, upper=upper)
+    """L with L @ L.mT = x, or with `upper` U with U.mT @ U = x; of complex x with conjugates."""
+    return _cholesky(x, upper=upper)
 
 
 @of_arrays
@@ -46,7 +50,7 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 @of_arrays
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of order `ord` of the matrices in the last two dims."""
-    return norms.matrix_norm(x, ord, (-2, -1), keepdims)
+    return _matrix_norm(x, ord, (-2, -1), keepdims)
 
 
 @of_arrays
@@ -64,7 +68,7 @@ def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
 @of_arrays
 def qr(x: Tensor, /, *, mode: str = "reduced") -> Any:
     """Q with orthonormal columns and R, upper triangular; mode "reduced" or "complete"."""
-    return decompositions.qr(x, mode)
+    return _qr(x, mode)
 
 
 @promoting
@@ -74,7 +78,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     # standard knows vectors of one dim only, so a leading dim tells PyTorch's rule that these are
     # matrices.
     stacked = x2.ndim > 1 and x2.ndim == x1.ndim - 1
-    return decompositions.solve(x1, x2.unsqueeze(0) if stacked else x2)
+    return _solve(x1, x2.unsqueeze(0) if stacked else x2)
 
 
 @of_arrays

@@ -10,7 +10,7 @@ from typing import Any
 
 from luminal.array_api.array import of_arrays
 from luminal.base.errors import ShapeError
-from luminal.frontend.handle import axis_of
+from luminal.frontend.handle import axis_of, of_tensors
 from luminal.frontend.movement.views import concat
 from luminal.frontend.reduce import reductions, statistics
 from luminal.frontend.reduce.reductions import Dims
@@ -40,7 +40,7 @@ def var(
     x: Tensor, /, *, axis: Dims = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
     """The variance over `axis`, divided by n - correction: by n, unlike the method."""
-    return statistics.var(x, axis, keepdim=keepdims, correction=correction)
+    return _var(x, axis, keepdim=keepdims, correction=correction)
 
 
 @of_arrays
@@ -48,7 +48,7 @@ def std(
     x: Tensor, /, *, axis: Dims = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
     """The square root of `var`: divided by n, unlike the method."""
-    return statistics.std(x, axis, keepdim=keepdims, correction=correction)
+    return _std(x, axis, keepdim=keepdims, correction=correction)
 
 
 @of_arrays
@@ -129,6 +129,8 @@ def diff(
     """x[1:] - x[:-1] along `axis`, `n` times; `prepend` and `append` are joined to x first."""
     return statistics.diff(x, n, axis, prepend, append)
 
+
+_var, _std = of_tensors(statistics.var), of_tensors(statistics.std)  # of complex numbers too
 
 __all__ = [
     "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean",

@@ -4,6 +4,7 @@ Giles, "An extended collection of matrix derivative results for forward and reve
 differentiation" (2008), unless a rule names another source. A rule takes the operands, the results
 and their gradients, None where nothing flows, and gives each operand's gradient. Gradients of
 symmetric matrices are symmetric. Vectors of equal singular values or eigenvalues have none: NaN.
+The rules are those of complex matrices: of real ones an adjoint is a transpose.
 """
 
 from __future__ import annotations
@@ -12,32 +13,37 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from luminal.base.errors import GraphError
-from luminal.frontend.matrices.decompositions import (
-    cofactors,
-    eigh,
-    inv_ex,
-    matrix_exp,
-    row_order,
-    solve_ex,
-    solve_triangular,
-    svd,
-)
+from luminal.frontend.complex.making import imag
+from luminal.frontend.complex.matrices import svd_of_gradient
+from luminal.frontend.handle import Pair, of_tensors
+from luminal.frontend.matrices import decompositions
+from luminal.frontend.matrices.decompositions import eigh, matrix_exp, row_order, svd
+from luminal.frontend.movement import padding, views
 from luminal.frontend.movement.indexing import gather
-from luminal.frontend.movement.padding import tril, triu
-from luminal.frontend.movement.views import concat, narrow
-from luminal.frontend.pointwise.binary import broadcast, where
+from luminal.frontend.pointwise import binary
+from luminal.frontend.pointwise.binary import broadcast
 from luminal.frontend.reduce.sorting import argsort
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import lapack
+from luminal.hlir.lapack import Evaluation
 from luminal.shape.expression import Expression
 from luminal.shape.prove import prove
+
+# Of complex matrices too.
+cofactors = of_tensors(decompositions.cofactors)
+inv_ex = of_tensors(decompositions.inv_ex)
+solve_ex = of_tensors(decompositions.solve_ex)
+solve_triangular = of_tensors(decompositions.solve_triangular)
+tril, triu = of_tensors(padding.tril), of_tensors(padding.triu)
+concat, narrow = of_tensors(views.concat), of_tensors(views.narrow)
+where = of_tensors(binary.where)
 
 Found: TypeAlias = "Sequence[Tensor | None]"
 Rule: TypeAlias = Callable[[Sequence[Tensor], Sequence[Tensor], Found], Found]
 
 
 def _symmetric(x: Tensor) -> Tensor:
-    return (x + x.mT) * 0.5
+    return (x + x.mH) * 0.5
 
 
 def _diagonal(x: Tensor) -> Tensor:
@@ -45,8 +51,9 @@ def _diagonal(x: Tensor) -> Tensor:
     return x.graph.eye(x.extents[-1], dtype=bool)
 
 
-def _or_zeros(g: Tensor | None, like: Tensor) -> Tensor:
-    return like.graph.zeros(like.extents, dtype=like.dtype) if g is None else g
+def _or_zeros(g: Tensor | None, like: Any) -> Tensor:
+    zeros: Tensor = like.graph.zeros(like.extents, dtype=like.dtype)
+    return zeros if g is None else g
 
 
 # --- square matrices ------------------------------------------------------------------------------
@@ -54,35 +61,41 @@ def _or_zeros(g: Tensor | None, like: Tensor) -> Tensor:
 
 def _inverse(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
     y, g = results[0], gradients[0]
-    return [None if g is None else -(y.mT @ g @ y.mT)]
+    return [None if g is None else -(y.mH @ g @ y.mH)]
 
 
 def _solve(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
     (a, _), x, g = args, results[0], gradients[0]
     if g is None:
         return [None, None]
-    right = solve_ex(a.mT, g).result
-    return [-(right @ x.mT), right]
+    right = solve_ex(a.mH, g).result
+    return [-(right @ x.mH), right]
 
 
 def _determinant(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
     (a,), (g,) = args, gradients
-    return [None if g is None else g.cast(a.dtype).unsqueeze((-2, -1)) * cofactors(a)]
+    return [None if g is None else g.to(a.dtype).unsqueeze((-2, -1)) * cofactors(a).conj()]
 
 
 def _cofactors(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
-    """The gradient through C = det(A) * inv(A).T: tr(G.T @ inv(A).T) * C - C @ G.T @ inv(A).T."""
+    """The gradient through C = det(A) * inv(A).T: tr(G.T @ inv(A).T) * C - C @ G.T @ inv(A).T, of
+    complex matrices with the conjugates of C and inv(A).
+    """
     (a,), (y,), (g,) = args, results, gradients
     if g is None:
         return [None]
-    inverse = inv_ex(a).inverse.mT
+    inverse, y = inv_ex(a).inverse.mH, y.conj()
     trace = (g * inverse).sum((-2, -1), keepdim=True)
     return [trace * y - y @ g.mT @ inverse]
 
 
 def _log_determinant(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
-    (a,), (_, g) = args, gradients
-    return [None if g is None else g.unsqueeze((-2, -1)) * inv_ex(a).inverse.mT]
+    (a,), (sign, _), (to_sign, g) = args, results, gradients
+    if isinstance(sign, Pair) and to_sign is not None:
+        # The sign is exp(i * angle), and i * angle the imaginary part of the determinant's log.
+        turn: Tensor = imag(to_sign * sign.conj())  # type: ignore[arg-type]
+        g = Pair.kind(_or_zeros(g, turn), turn)
+    return [None if g is None else g.unsqueeze((-2, -1)) * inv_ex(a).inverse.mH]
 
 
 def _cholesky(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
@@ -90,9 +103,9 @@ def _cholesky(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Foun
     factor, g = results[0], gradients[0]
     if g is None:
         return [None]
-    inner = tril(factor.mT @ g)
+    inner = tril(factor.mH @ g)
     inner = where(_diagonal(inner), inner * 0.5, inner)
-    left = solve_triangular(factor.mT, inner, upper=True)
+    left = solve_triangular(factor.mH, inner, upper=True)
     return [_symmetric(solve_triangular(factor, left, upper=False, left=False))]
 
 
@@ -100,8 +113,8 @@ def _triangular(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Fo
     (a, _), (x,), (g,) = args, results, gradients
     if g is None:
         return [None, None]
-    right = solve_triangular(a.mT, g, upper=True)
-    return [-tril(right @ x.mT), right]
+    right = solve_triangular(a.mH, g, upper=True)
+    return [-tril(right @ x.mH), right]
 
 
 def _exponential(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
@@ -111,8 +124,8 @@ def _exponential(args: Sequence[Tensor], results: Sequence[Tensor], gradients: F
     if g is None:
         return [None]
     n = a.extents[-1]
-    top = concat((a.mT, g), -1)
-    low = concat((g.graph.zeros(a.extents, dtype=a.dtype), a.mT), -1)
+    top = concat((a.mH, g), -1)
+    low = concat((g.graph.zeros(a.extents, dtype=a.dtype), a.mH), -1)
     exponential = matrix_exp(concat((top, low), -2))
     return [narrow(narrow(exponential, -2, 0, n), -1, n, n)]
 
@@ -136,14 +149,14 @@ def _qr(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> 
         return [_square_qr(q, r, gq, gr)]
     behind = narrow(a, -1, m, n - m)
     left, right = narrow(gr, -1, 0, m), narrow(gr, -1, m, n - m)
-    first = _square_qr(q, narrow(r, -1, 0, m), gq + behind @ right.mT, left)
+    first = _square_qr(q, narrow(r, -1, 0, m), gq + behind @ right.mH, left)
     return [concat((first, q @ right), -1)]
 
 
 def _square_qr(q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
-    upper = triu(gr @ r.mT - q.mT @ gq)
-    both = where(_diagonal(upper), upper, upper + upper.mT)
-    return solve_triangular(r.mT, gq + q @ both, upper=False, left=False)
+    upper = triu(gr @ r.mH - q.mH @ gq)
+    both = where(_diagonal(upper), upper.real, upper + upper.mH)
+    return solve_triangular(r.mH, gq + q @ both, upper=False, left=False)
 
 
 def _only_r(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
@@ -167,15 +180,15 @@ def _lu(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> 
     to_lower, to_upper = tril(block, -1), triu(block)
     if is_tall and m is not n:
         below = narrow(factors, -2, n, m - n)
-        rest = solve_triangular(upper.mT, narrow(g, -2, n, m - n), upper=False, left=False)
-        to_upper = to_upper - triu(below.mT @ rest)
+        rest = solve_triangular(upper.mH, narrow(g, -2, n, m - n), upper=False, left=False)
+        to_upper = to_upper - triu(below.mH @ rest)
     if not is_tall:
         behind = narrow(factors, -1, m, n - m)
-        rest = solve_triangular(lower.mT, narrow(g, -1, m, n - m), upper=True)
-        to_lower = to_lower - tril(rest @ behind.mT, -1)
-    inner = tril(lower.mT @ to_lower, -1) + triu(to_upper @ upper.mT)
-    inner = solve_triangular(upper.mT, inner, upper=False, left=False)
-    gradient = solve_triangular(lower.mT, inner, upper=True)
+        rest = solve_triangular(lower.mH, narrow(g, -1, m, n - m), upper=True)
+        to_lower = to_lower - tril(rest @ behind.mH, -1)
+    inner = tril(lower.mH @ to_lower, -1) + triu(to_upper @ upper.mH)
+    inner = solve_triangular(upper.mH, inner, upper=False, left=False)
+    gradient = solve_triangular(lower.mH, inner, upper=True)
     if m is not n:
         gradient = concat((gradient, rest), -2 if is_tall else -1)
     # Rows were exchanged for pivots: each gradient goes back to the row that it is of.
@@ -209,10 +222,10 @@ def _svd(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) ->
     inner = u.graph.zeros((*s.extents, k), dtype=s.dtype)
     if gu is not None:
         gu = narrow(gu, -1, 0, k)
-        inner = inner + _skew(u.mT @ gu) * column
+        inner = inner + _skew(u.mH @ gu) * column
     if gvh is not None:
         gvh = narrow(gvh, -2, 0, k)
-        inner = inner + row * _skew(vh @ gvh.mT)
+        inner = inner + row * _skew(vh @ gvh.mH)
     if gu is not None or gvh is not None:
         inner = inner / _gaps(s * s)
     if gs is not None:
@@ -220,16 +233,16 @@ def _svd(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) ->
     left = u @ inner
     if gu is not None and m != k:
         scaled = gu / column
-        left = left + scaled - u @ (u.mT @ scaled)
+        left = left + scaled - u @ (u.mH @ scaled)
     gradient = left @ vh
     if gvh is not None and n != k:
         scaled = gvh / row
-        gradient = gradient + u @ (scaled - (scaled @ vh.mT) @ vh)
+        gradient = gradient + u @ (scaled - (scaled @ vh.mH) @ vh)
     return [gradient]
 
 
 def _skew(x: Tensor) -> Tensor:
-    return x - x.mT
+    return x - x.mH
 
 
 def _gaps(x: Tensor) -> Tensor:
@@ -242,7 +255,7 @@ def _singular_values(args: Sequence[Tensor], results: Sequence[Tensor], gradient
     (a,), (g,) = args, gradients
     if g is None:
         return [None]
-    u, _, vh = svd(a, full_matrices=False)
+    u, _, vh = svd_of_gradient(a) if isinstance(a, Pair) else svd(a, full_matrices=False)
     return [(u * g.unsqueeze(-2)) @ vh]
 
 
@@ -250,10 +263,10 @@ def _symmetric_eigen(args: Sequence[Tensor], results: Sequence[Tensor], gradient
     (values, vectors), (to_values, to_vectors) = results, gradients
     inner = vectors.graph.zeros(vectors.extents, dtype=vectors.dtype)
     if to_vectors is not None:
-        inner = where(_diagonal(inner), 0, (vectors.mT @ to_vectors) / _gaps(values))
+        inner = where(_diagonal(inner), 0, (vectors.mH @ to_vectors) / _gaps(values))
     if to_values is not None:
         inner = inner + where(_diagonal(inner), to_values.unsqueeze(-1), 0)
-    return [_symmetric(vectors @ inner @ vectors.mT)]
+    return [_symmetric(vectors @ inner @ vectors.mH)]
 
 
 def _symmetric_values(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
@@ -261,7 +274,7 @@ def _symmetric_values(args: Sequence[Tensor], results: Sequence[Tensor], gradien
     if g is None:
         return [None]
     vectors = eigh(a).eigenvectors
-    return [(vectors * g.unsqueeze(-2)) @ vectors.mT]
+    return [(vectors * g.unsqueeze(-2)) @ vectors.mH]
 
 
 RULES: Mapping[Callable[..., Any], Rule] = {
@@ -284,3 +297,30 @@ RULES: Mapping[Callable[..., Any], Rule] = {
     lapack.symmetric_values: _symmetric_values,
 }
 """By the meaning of a kernel."""
+
+
+def of_matrices(
+    kernel: Evaluation, args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found
+) -> Found:
+    """The gradients of a kernel's operands, of complex matrices of both parts of each."""
+    rule = RULES[kernel.meaning]
+    if not kernel.is_complex:
+        return rule(args, results, gradients)
+    numbers = [Pair.kind(*both) for both in zip(args[::2], args[1::2], strict=True)]
+    count = len(results) - kernel.has_info
+    both_of = _pairs(results[:count], kernel.is_complex)
+    flowing = _pairs(gradients[:count], kernel.is_complex)
+    pulled = rule(numbers, both_of, flowing)
+    return [part for g in pulled for part in (g.parts if isinstance(g, Pair) else (None, None))]
+
+
+def _pairs(values: Sequence[Any], is_complex: Sequence[bool]) -> list[Any]:
+    """Complex results, or gradients of them, of their parts; None where neither part has one."""
+    remaining = iter(values)
+    parts = [[next(remaining) for _ in range(1 + is_pair)] for is_pair in is_complex]
+    joined: list[Any] = []
+    for both in parts:
+        some = next((part for part in both if part is not None), None)
+        is_whole = len(both) == 1 or some is None
+        joined.append(some if is_whole else Pair.kind(*(_or_zeros(x, some) for x in both)))
+    return joined

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from luminal.autograd.collectives import collective
-from luminal.autograd.matrices import RULES as MATRIX_RULES
+from luminal.autograd.matrices import of_matrices
 from luminal.autograd.views import transposed
 from luminal.base import dtypes
 from luminal.base.errors import GraphError
@@ -245,8 +245,8 @@ def _view(at: Applied, gradients: Gradients) -> Gradients:
 
 def _custom(at: Applied, gradients: Gradients) -> Gradients:
     kernel = at.node.attrs.kernel
-    if isinstance(kernel.evaluate, Evaluation) and kernel.evaluate.meaning in MATRIX_RULES:
-        return MATRIX_RULES[kernel.evaluate.meaning](at.args, at.results, gradients)
+    if isinstance(kernel.evaluate, Evaluation):
+        return of_matrices(kernel.evaluate, at.args, at.results, gradients)
     if kernel.vjp is None:
         raise GraphError(
             f"{kernel.name}: this custom kernel has no derivative; give custom_kernel(vjp=), or "

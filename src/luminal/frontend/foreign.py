@@ -96,8 +96,7 @@ KEYWORDS = {"end": "stop", "steps": "num", "fill_value": "value", "n": "rows", "
 
 def placed(function: Callable[P, R]) -> Callable[P, R]:
     """Lets a function that makes a Tensor take PyTorch's names of its parameters, `size` as a
-    keyword, `device`, for its graph, and `requires_grad`, which means nothing: derivatives are
-    taken with respect to whatever `lm.grad` is told.
+    keyword, `device`, for its graph, and `requires_grad`, by which `requires_grad_` is called.
     """
     names = signature(function).parameters
     renamed = {theirs: ours for theirs, ours in KEYWORDS.items() if ours in names}
@@ -105,7 +104,7 @@ def placed(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def making(*args: P.args, **kwargs: P.kwargs) -> R:
-        device = None
+        device, requires_grad = None, False
         if kwargs:
             for theirs in renamed.keys() & kwargs.keys():
                 kwargs[renamed[theirs]] = kwargs.pop(theirs)
@@ -113,8 +112,10 @@ def placed(function: Callable[P, R]) -> Callable[P, R]:
                 args = (kwargs.pop("size"), *args)  # type: ignore[assignment]
             device = kwargs.pop("device", None)
             kwargs.pop("pin_memory", None)
-            kwargs.pop("requires_grad", None)
+            requires_grad = bool(kwargs.pop("requires_grad", False))
         tensor: Any = function(*args, **kwargs)
+        if requires_grad:
+            tensor.requires_grad_()
         if device is not None:
             tensor.graph.place(function.__name__, device)
         return tensor  # type: ignore[no-any-return]

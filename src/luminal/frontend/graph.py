@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -20,7 +21,12 @@ from luminal.frontend import creation
 from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Pair, Shape, describe
 from luminal.frontend.matrices.packed import Codes, Packed
-from luminal.frontend.pointwise.derivatives import NO_GRADIENT, Derivative, differentiable
+from luminal.frontend.pointwise.derivatives import (
+    NO_GRADIENT,
+    Derivative,
+    as_variable,
+    differentiable,
+)
 from luminal.frontend.random.keyed import no_key
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
@@ -87,6 +93,7 @@ class Recorder:
         self.pulled: dict[Node, Node] = {}  # recorded for derivatives of which
         self.cotangents: set[Node] = set()  # the gradients of values on the way
         self.gradients: dict[Value | Parameter, Tensor] = {}  # what `backward` found so far
+        self.variables = weakref.WeakSet[Node]()  # of which `requires_grad_` was called
         self._weights: dict[Parameter, Value] = {}
         self._packed: dict[Packed, Tensor] = {}
         self._codes: dict[Packed, Codes] = {}
@@ -205,7 +212,7 @@ class Recorder:
         if (pairs := self._complex_input(shape_or_data, dtype)) is not None:
             z = self.tensor(*pairs, name, copy=copy)._paired()
             # Views of a part would be views of the pairs, and derivatives not know the part.
-            return z.requires_grad_()  # type: ignore[no-any-return]
+            return Pair.kind(*map(as_variable, z.parts))  # type: ignore[no-any-return]
         wanted = None if dtype is None else dtypes.dtype_of(dtype)
         name = self._leaf_name(name, "in")
         if isinstance(shape_or_data, tuple):
@@ -378,6 +385,8 @@ class Recorder:
             return self.weight_of(value)
         if isinstance(value, State):
             return self.read(value)
+        if isinstance(value, Pair):
+            return Pair.kind(*map(self.constant, value.parts))  # type: ignore[no-any-return]
         if isinstance(value, Tensor):
             inside = value.graph.depth > self.depth  # of a scan's body, where its uses belong
             return value if inside else self.wrap(self.bring(value))

@@ -10,7 +10,7 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
-from luminal.base.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError, LuminalError, ShapeError
 from luminal.base.near_names import NUMPYS, explained
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.ops import Value
@@ -106,8 +106,18 @@ class Handle:
         return self
 
 
-class Pair:
-    """What stands beside Tensors as an operand and is two of them: see `frontend/complex.py`."""
+class Branching:
+    """What trees look into, though it is no tuple, list or dict: see `frontend/scan.py`."""
+
+    __slots__ = ()
+
+    def branches(self) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """What builds it again of its parts, one by one, and these by name."""
+        raise NotImplementedError
+
+
+class Pair(Branching):
+    """What stands beside Tensors as an operand and is two of them: see `frontend/complex/`."""
 
     __slots__ = ()
     in_use = False  # was one made? So nobody looks for them where there are none
@@ -129,12 +139,17 @@ class Pair:
         """The pair of two Tensors; of two arrays an array."""
         raise NotImplementedError
 
+    def branches(self) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """Itself of the two Tensors, or an array of two arrays."""
+        return self.of, dict(zip(("real", "imag"), self.parts, strict=True))
+
     def apply(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A function of Tensors, under this name, of arguments with Pairs among them."""
         raise NotImplementedError
 
 
-def _pair_among(args: Any, kwargs: Any) -> Pair | None:
+def pair_among(args: Any, kwargs: Any) -> Pair | None:
+    """The first Pair among the arguments of a call, also in lists."""
     for x in (*args, *kwargs.values()):
         for operand in x if isinstance(x, list | tuple) else (x,):
             if isinstance(operand, Pair):
@@ -211,7 +226,7 @@ def of_tensors(function: Callable[P, R], name: str = "") -> Callable[P, R]:
             kwargs = {name: _values_of(x) for name, x in named.items()}
         elif any(isinstance(x, State | Parameter) and x.is_paired for x in args):
             args = [x.as_tensor() if isinstance(x, State | Parameter) else x for x in args]
-        if Pair.in_use and (pair := _pair_among(args, kwargs)) is not None:
+        if Pair.in_use and (pair := pair_among(args, kwargs)) is not None:
             return pair.apply(name, function, *args, **kwargs)  # type: ignore[no-any-return]
         try:
             return function(*args, **kwargs)
@@ -240,6 +255,28 @@ def of_tensors(function: Callable[P, R], name: str = "") -> Callable[P, R]:
         )
 
     return saying
+
+
+def as_method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function as a method of Tensors, under this name: it says which keyword was meant, and
+    takes complex operands.
+    """
+
+    @wraps(function)
+    def calling(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (AttributeError, LuminalError, TypeError) as raised:
+            error: Exception = raised
+        # Only here, so that other calls do not pay for it: of complex numbers functions raise.
+        pair = pair_among(args, kwargs)
+        if pair is not None:
+            return pair.apply(name, function, *args, **kwargs)
+        raise explained(error, function, kwargs) if isinstance(error, TypeError) else error
+
+    # the names by which pickle finds it
+    calling.__module__, calling.__qualname__ = "luminal.frontend.tensor", f"Tensor.{name}"
+    return calling
 
 
 def listed(shape: Sequence[Any]) -> tuple[Any, ...]:

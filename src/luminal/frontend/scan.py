@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from luminal.base.errors import GraphError, ShapeError
 from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Array, Extent, Pair, describe
+from luminal.frontend.handle import Array, Branching, Extent, describe
 from luminal.frontend.pointwise.binary import graph_of
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import Body
@@ -199,7 +199,7 @@ class BodyRecorder(Recorder):
 class Tree:
     """A tree without its leaves: the kind of container and its parts. `None` has no leaves."""
 
-    kind: type | None  # None: a leaf
+    kind: Callable[..., Any] | None  # None: a leaf
     keys: tuple[Any, ...] = ()
     parts: tuple[Tree, ...] = ()
 
@@ -215,10 +215,8 @@ class Tree:
         built = [part._build(leaves) for part in self.parts]
         if self.kind is dict:
             return dict(zip(self.keys, built, strict=True))
-        if self.kind is Pair.kind:
-            return Pair.kind.of(*built)
-        # Its constructor takes the fields one by one; those of tuple and list take an iterable.
-        if hasattr(self.kind, "_fields"):  # a NamedTuple
+        # It takes the parts one by one; the constructors of tuple and list take an iterable.
+        if hasattr(self.kind, "_fields") or not isinstance(self.kind, type):
             return self.kind(*built)
         return self.kind(built)
 
@@ -236,7 +234,7 @@ def _is_never(part: Any) -> bool:
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _is_never) -> tuple[list[Any], Tree]:
     """The leaves from left to right, and the shape that builds the tree again. A complex Tensor is
-    a tree of its two parts.
+    a tree of its two parts, a PackedSequence one of its padded batch and the lengths.
 
     `is_leaf`: containers that are taken as leaves.
     """
@@ -244,15 +242,17 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _is_never) -> tuple[list
         return [], Tree(type(None))
     if is_leaf(tree):
         return [tree], Tree(None)
+    kind: Callable[..., Any] = type(tree)
     if isinstance(tree, dict):
+        kind = dict
         keys: tuple[Any, ...] = tuple(tree)
         children = list(tree.values())
     elif isinstance(tree, tuple | list):
         keys, children = tuple(range(len(tree))), list(tree)
-    elif Pair.in_use and isinstance(tree, Pair):
-        keys, children = ("real", "imag"), tree.parts
+    elif isinstance(tree, Branching):
+        kind, named = tree.branches()
+        keys, children = tuple(named), list(named.values())
     else:
         return [tree], Tree(None)
     flat = [flatten(child, is_leaf) for child in children]
-    kind = dict if isinstance(tree, dict) else type(tree)
     return [leaf for part, _ in flat for leaf in part], Tree(kind, keys, tuple(s for _, s in flat))

@@ -11,7 +11,7 @@ from luminal.base.errors import GraphError, ShapeError
 from luminal.base.markup import card
 from luminal.base.near_names import methods_with_suggestions
 from luminal.frontend import conversion
-from luminal.frontend.complex import beside_complex
+from luminal.frontend.complex.beside import beside_complex
 from luminal.frontend.foreign import absent
 from luminal.frontend.handle import Array, Handle, Operand, describe, is_tensor
 from luminal.frontend.matrices import matmul
@@ -21,7 +21,7 @@ from luminal.frontend.names.methods import Methods
 from luminal.frontend.names.table import offered
 from luminal.frontend.pointwise import binary, combine, exponential, unary
 from luminal.frontend.pointwise.binary import graph_of
-from luminal.frontend.pointwise.derivatives import as_variable
+from luminal.frontend.pointwise.derivatives import as_variable, has_gradient
 from luminal.frontend.reduce import reductions
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
 from luminal.memory import dlpack
@@ -133,7 +133,18 @@ class Tensor(Methods):
 
     # --- where it is, as PyTorch asks
 
-    is_cuda = requires_grad = False
+    is_cuda = False
+
+    @property
+    def requires_grad(self) -> bool:
+        """Does it follow from what `requires_grad_` was called of, or from a Parameter that is
+        trained? Setting it calls `requires_grad_`.
+        """
+        return has_gradient(self)
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self.requires_grad_(requires_grad)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """This itself: `backward` finds gradients of all inputs, `lm.grad` of what it is told.
@@ -141,8 +152,12 @@ class Tensor(Methods):
         What is computed from other values becomes one of its own: from here on neither a view nor
         an equal value is taken for it, so derivatives in it are of what reads it.
         """
-        if requires_grad and self.value.node.args and self.dtype.is_float:
-            self.value = as_variable(self).value
+        if not requires_grad:
+            self.graph.variables.discard(self.value.node)
+        elif self.dtype.is_float:
+            if self.value.node.args:
+                self.value = as_variable(self).value
+            self.graph.variables.add(self.value.node)
         return self
 
     @property

@@ -115,7 +115,7 @@ def _wrapped(value: Value) -> Value | None:
     while below.node.op.name in ("Cast", "View"):
         below = below.node.args[0]
     if below.node.op.name != "Select":
-        return value if below.dtype.kind == "uint" else None
+        return value if "uint" in (value.dtype.kind, below.dtype.kind) else None
     condition, shifted, x = below.node.args
     # The frontend records this form and no other, and interning makes its three `x` one value. What
     # a user wrote by hand in another form wraps nothing, and so promises nothing to check.

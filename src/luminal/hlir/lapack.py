@@ -36,6 +36,7 @@ class Evaluation:
 
     Where a matrix has no result, it is NaN, and its info is not 0; without a place for info that is
     an InputError. In the processes of a search, where operands are made up, nothing is raised.
+    `is_complex`: of complex matrices, which lie as their parts, which results are so too.
     """
 
     name: str
@@ -43,10 +44,14 @@ class Evaluation:
     operands: int
     failure: Failure
     has_info: bool = False
+    is_complex: tuple[bool, ...] = ()
     strict: bool = True
 
     def __call__(self, *arrays: Array) -> None:
-        operands, places = arrays[: self.operands], arrays[self.operands :]
+        count = self.operands * (2 if self.is_complex else 1)
+        operands, places = arrays[:count], arrays[count:]
+        if self.is_complex:
+            operands = tuple(map(_joined, operands[::2], operands[1::2]))
         info = places[-1] if self.has_info else np.zeros(operands[0].shape[:-2], np.int32)
         outs = places[:-1] if self.has_info else places
         with np.errstate(all="ignore"):
@@ -65,13 +70,13 @@ class Evaluation:
         try:
             # NumPy's gufuncs say only that some matrix of the batch failed. Batches mostly succeed,
             # so they are tried whole, and only one that fails is gone through alone.
-            for out, result in zip(outs, self.meaning(*operands), strict=True):
+            for out, result in zip(outs, self._parts(*operands), strict=True):
                 out[...] = result
         except LinAlgError:
             for at in np.ndindex(info.shape):
                 one = tuple(x[at] for x in operands)
                 try:
-                    here: tuple[Any, ...] = self.meaning(*one)
+                    here: tuple[Any, ...] = self._parts(*one)
                 except LinAlgError:
                     here = (np.nan,) * len(outs)
                     # LAPACK counts from 1, and 0 stands for success: a failure whose place is
@@ -80,10 +85,27 @@ class Evaluation:
                 for out, part in zip(outs, here, strict=True):
                     out[at] = part
 
+    def _parts(self, *operands: Array) -> Results:
+        """The results, of complex ones both parts."""
+        results = self.meaning(*operands)
+        if not self.is_complex:
+            return results
+        pairs = zip(results, self.is_complex, strict=True)
+        return tuple(
+            part for y, is_pair in pairs for part in ((y.real, y.imag) if is_pair else (y,))
+        )
+
     # In another process it is a candidate of a search, with operands that were made up: these may
     # be singular, and a candidate is not wrong for that.
     def __reduce__(self) -> tuple[Any, ...]:
-        return _lenient, (self.name, self.meaning, self.operands, self.failure, self.has_info)
+        fields = (self.name, self.meaning, self.operands, self.failure, self.has_info)
+        return _lenient, (*fields, self.is_complex)
+
+
+def _joined(real: Array, imag: Array) -> Array:
+    numbers: Array = np.empty(real.shape, np.result_type(real, np.complex64))
+    numbers.real, numbers.imag = real, imag
+    return numbers
 
 
 def _lenient(*fields: Any) -> Evaluation:
@@ -122,19 +144,24 @@ def solve(a: Array, b: Array) -> Results:
 
 def determinant(a: Array) -> Results:
     """From the logarithm (NumPy's way), so in float64, where that costs no digit of float32."""
-    return (np.linalg.det(a.astype(np.float64)),)
+    return (np.linalg.det(_wide(a)),)
+
+
+def _wide(a: Array) -> Array:
+    """a in float64 or complex128."""
+    return a.astype(np.result_type(a, np.float64))
 
 
 def cofactors(a: Array) -> Results:
     """det(a) * inv(a).T, of singular matrices too, by the singular values; in float64."""
     # By the inverse they would be det / 0 for a singular matrix, whose gradient is finite all the
     # same.
-    u, s, vh = np.linalg.svd(_finite(a.astype(np.float64)))
-    # u and vh are orthogonal: their determinants are the signs that the product of singular values,
-    # which is never negative, has lost.
+    u, s, vh = np.linalg.svd(_finite(_wide(a)))
+    # u and vh are unitary: their determinants are the signs (phases) that the product of singular
+    # values, which is never negative, has lost.
     sign = np.linalg.det(u) * np.linalg.det(vh)
     others = np.where(np.eye(s.shape[-1], dtype=bool), 1, s[..., None, :]).prod(-1)
-    return ((u * (sign[..., None] * others)[..., None, :]) @ vh,)
+    return (sign[..., None, None] * ((u * others[..., None, :]) @ vh).conj(),)
 
 
 def log_determinant(a: Array) -> Results:
@@ -143,11 +170,11 @@ def log_determinant(a: Array) -> Results:
 
 
 def cholesky(a: Array) -> Results:
-    """L with L @ L.T = a, from the lower triangle. A NaN is not positive."""
+    """L with L @ L.T.conj() = a, from the lower triangle. A NaN is not positive."""
     factor = np.linalg.cholesky(a)
     # LAPACK compares a pivot with 0, and NaN compares as false: it would come back as a factor of
     # NaN.
-    if not (np.diagonal(factor, axis1=-2, axis2=-1) > 0).all():
+    if not (np.diagonal(factor, axis1=-2, axis2=-1).real > 0).all():
         raise LinAlgError
     return (factor,)
 

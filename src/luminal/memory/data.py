@@ -23,7 +23,7 @@ from luminal.base.errors import DTypeError, InputError, LuminalError, ShapeError
 from luminal.memory.dlpack import imported
 
 Array = np.ndarray[Any, Any]
-NUMBERS = (bool, int, float, np.generic)
+NUMBERS = (bool, int, float, complex, np.generic)
 NO_ARRAYS = (type, np.generic, str, bytes, bytearray)
 _SHORT_FLOATS = tuple(dtype.numpy for dtype in ALL if dtype.is_storage)
 

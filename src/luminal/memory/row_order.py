@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from luminal.base.complex_dtypes import ComplexDType
 from luminal.base.records import dataclass
@@ -61,10 +62,13 @@ class PairsOf:
         return rows._paired()
 
     def rows(self, value: Any) -> Any:
-        """Complex numbers as they lie: the inverse of `value`."""
-        if isinstance(value, np.ndarray):
-            return np.ascontiguousarray(value[..., None]).view(self.dtype.real.numpy)
-        return value._apart()
+        """Complex numbers as they lie, of an Array in the same memory: the inverse of `value`."""
+        if not isinstance(value, np.ndarray):
+            return value._apart()
+        # In one memory, however it lies: of each number the real part comes first.
+        real = value.real
+        shape, strides = (*real.shape, 2), (*real.strides, real.itemsize)
+        return as_strided(real, shape, strides, writeable=value.flags.writeable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,26 +8,37 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from luminal.base.dtypes import int64
+from luminal.base.dtypes import int64, uint64
 from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.foreign import absent
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Array, Extent, as_tensor_advice, describe, is_tensor, value_of
-from luminal.frontend.movement.indexing import elements_of, noted
+from luminal.frontend.handle import (
+    Array,
+    Branching,
+    Extent,
+    as_tensor_advice,
+    describe,
+    is_tensor,
+    value_of,
+)
+from luminal.frontend.movement.indexing import elements_of, gather_at, noted
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
+from luminal.hlir.attributes import InputAttrs
+from luminal.memory.as_tensor import outside
 from luminal.memory.data import array_of
+from luminal.shape.expression import Expression
 
 FIELDS: tuple[str, ...] = ("data", "batch_sizes", "sorted_indices", "unsorted_indices")
 
 
-class PackedSequence:
+class PackedSequence(Branching):
     """Sequences of several lengths, as torch.nn.utils.rnn.PackedSequence, whose four fields it has.
 
     Those are data (sum of lengths, ...), batch_sizes (steps,), and sorted_indices and
@@ -67,6 +78,11 @@ class PackedSequence:
         packed = cls.__new__(cls)
         packed.padded, packed.lengths = padded, lengths
         return packed
+
+    def branches(self) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """Trees of Tensors look into it: it is its padded batch and the lengths."""
+        again = _packed_sorted if self.lengths.is_sorted else _packed
+        return again, {"padded": self.padded, "lengths": self.lengths.tensor}
 
     @cached_property
     def data(self) -> Tensor:
@@ -122,6 +138,20 @@ class PackedSequence:
         return f"PackedSequence({describe(self.padded)}, padded, lengths={self.lengths!r})"
 
 
+def _packed(padded: Any, lengths: Any, is_sorted: bool = False) -> PackedSequence:
+    """What a tree held, again. Arrays, which a function under jit gives, become Tensors of the
+    default graph.
+    """
+    if not is_tensor(padded):
+        padded, lengths = (outside().tensor(x, copy=False) for x in (padded, lengths))
+    counts = elements_of(lengths)
+    return PackedSequence.of_padded(padded, Lengths(lengths, counts, is_sorted))
+
+
+def _packed_sorted(padded: Any, lengths: Any) -> PackedSequence:
+    return _packed(padded, lengths, is_sorted=True)
+
+
 class Lengths:
     """How many steps each sequence of a batch has.
 
@@ -131,6 +161,7 @@ class Lengths:
 
     def __init__(self, tensor: Tensor, counts: Array | None, is_sorted: bool) -> None:
         self.tensor, self.counts, self.is_sorted = tensor, counts, is_sorted
+        self._shown = describe(tensor)  # as it was given
 
     @classmethod
     def of(cls, lengths: Any, batch: Tensor, is_sorted: bool) -> Lengths:
@@ -145,10 +176,12 @@ class Lengths:
                 f"lengths: {describe(tensor)} for {count} sequences; give one for each, ({count},)"
             )
         batch.graph.require(shape[0].eq(count), "one length for each sequence")
-        counts = elements_of(tensor)
-        if counts is not None:
-            _check(counts, batch, is_sorted)
-        return cls(tensor, counts, is_sorted)
+        held = cls(tensor, elements_of(tensor), is_sorted)
+        if held.counts is None:
+            held.tensor = lengths_up_to_steps(tensor, batch.extents[0])
+        else:
+            _check(held.counts, batch, is_sorted)
+        return held
 
     @classmethod
     def of_sizes(cls, sizes: Array, order: Array | None, data: Tensor) -> Lengths:
@@ -174,7 +207,7 @@ class Lengths:
         return cls(_here(counts, data.graph), counts, order is None)
 
     def __repr__(self) -> str:
-        return str(describe(self.tensor) if self.counts is None else self.counts.tolist())
+        return self._shown if self.counts is None else str(self.counts.tolist())
 
     def reach(self, steps: Extent) -> Tensor:
         """Which sequences have a step: (steps, batch) bools."""
@@ -229,7 +262,7 @@ class Lengths:
     def _known(self) -> Array:
         if self.counts is None:
             raise InputError(
-                f"PackedSequence: the lengths {describe(self.tensor)} are known in a run only, and "
+                f"PackedSequence: the lengths {self._shown} are known in a run only, and "
                 "the shapes of data and batch_sizes follow from them; call layers and "
                 "pad_packed_sequence with it, or give lengths as a list"
             )
@@ -248,6 +281,18 @@ def tensor_of(what: str, x: Any) -> Tensor:
     if not is_tensor(x):
         raise InputError(f"{what}: got a {type(x).__name__}; {as_tensor_advice(x)}")
     return x
+
+
+def lengths_up_to_steps(lengths: Tensor, steps: Expression) -> Tensor:
+    """The lengths. Where they are an Input, runs check that they lie in 0..steps."""
+    node = lengths.value.node
+    while node.op.name == "Cast":
+        node = node.args[0].node
+    if not isinstance(node.attrs, InputAttrs):
+        return lengths
+    # What runs check of an Input are indices: they are read of a table of all that they may be.
+    table = lengths.graph.arange(steps + 1, dtype=lengths.dtype)
+    return gather_at(table, lengths.extents, [lengths.cast(uint64)])
 
 
 def _check(counts: Array, batch: Tensor, is_sorted: bool) -> None:

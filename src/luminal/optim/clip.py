@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, TypeVar
 
 from luminal.base.errors import InputError
-from luminal.frontend.handle import is_tensor, work_dtype
+from luminal.frontend.handle import Pair, is_tensor, work_dtype
 from luminal.frontend.pointwise.binary import maximum
 from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
@@ -22,8 +22,11 @@ TINY = 1e-6  # PyTorch's: keeps a norm of 0 from dividing
 
 def grad_norm(gradients: Any, norm_type: float = 2.0) -> Tensor:
     """The norm of all elements of all gradients together: a 0-d float32 or float64."""
-    leaves = _leaves("grad_norm", gradients)
     order = float(norm_type)
+    # |z|**2 is the sum of the squares of both parts, other powers are not.
+    is_whole = _is_real if order == 2 else _is_complex
+    whole = _leaves("grad_norm", gradients, is_whole)
+    leaves: list[Tensor] = [g if is_tensor(g) else abs(g) for g in whole]
     if not order > 0:
         raise InputError(f"grad_norm: norm_type={norm_type}; it is greater than 0, or infinity")
     work = max((work_dtype(g.dtype) for g in leaves), key=lambda dtype: dtype.size)
@@ -61,7 +64,7 @@ def scaled_to_norm(gradients: Gradients, norm: Tensor, max_norm: float | Tensor)
 
 
 def clip_grad_value(gradients: Gradients, clip_value: float) -> Gradients:
-    """Every element cut to -clip_value .. clip_value."""
+    """Every element cut to -clip_value .. clip_value, of complex ones each part."""
     check("clip_grad_value", BOUND, clip_value=clip_value)
     _leaves("clip_grad_value", gradients)
     leaves, tree = flatten(gradients)
@@ -80,8 +83,16 @@ def clipped(
     return clip_grad_norm(gradients, clip_norm)
 
 
-def _leaves(what: str, gradients: Any) -> Sequence[Tensor]:
-    leaves, _ = flatten(gradients)
+def _is_complex(gradient: Any) -> bool:
+    return isinstance(gradient, Pair)
+
+
+def _is_real(gradient: Any) -> bool:
+    return is_tensor(gradient)
+
+
+def _leaves(what: str, gradients: Any, is_leaf: Callable[[Any], bool] = _is_real) -> Sequence[Any]:
+    leaves, _ = flatten(gradients, is_leaf)
     if not leaves:
         raise InputError(f"{what}: got no gradients; pass those of lm.grad(loss, variables)")
     return leaves

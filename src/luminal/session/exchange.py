@@ -14,7 +14,7 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.errors import DTypeError
 from luminal.frontend.foreign import placed
-from luminal.frontend.handle import is_tensor, value_of
+from luminal.frontend.handle import Pair, is_tensor, value_of
 from luminal.frontend.tensor import Tensor
 from luminal.memory.data import Array, array_of, complex_array_of
 from luminal.memory.dlpack import Holder
@@ -27,10 +27,12 @@ def from_dlpack(x: Any) -> Tensor:
     `x` offers `__dlpack__`: a tensor of PyTorch or JAX, a NumPy array. Raises DTypeError for what
     does not, InputError for arrays on other devices.
     """
+    if is_tensor(x) or isinstance(x, Pair):
+        return x  # type: ignore[return-value]
     if not hasattr(x, "__dlpack__"):
         kind = type(x).__name__
         raise DTypeError(f"from_dlpack: a {kind} has no __dlpack__; for lists there is lm.tensor")
-    return x if is_tensor(x) else tensor(_array("from_dlpack", x), copy=False)
+    return tensor(_array("from_dlpack", x), copy=False)
 
 
 def to_dlpack(x: Any) -> Holder:
@@ -45,8 +47,8 @@ def to_dlpack(x: Any) -> Holder:
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     """Data as an Input with that value, a Tensor as it is; in `dtype`, if one is given."""
     data = value_of(data)
-    if is_tensor(data):
-        return data if dtype is None else data.cast(dtype)
+    if is_tensor(data) or isinstance(data, Pair):
+        return data if dtype is None else data.to(dtype)  # type: ignore[return-value, union-attr]
     return tensor(_array("as_tensor", data, dtype), copy=False)
 
 

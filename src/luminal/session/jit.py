@@ -14,7 +14,8 @@ import numpy as np
 
 from luminal.base import forks
 from luminal.base.attribute_reads import Seen, watch, watching
-from luminal.base.dtypes import DType, dtype_of
+from luminal.base.complex_dtypes import ComplexDType, any_dtype_of, complex_dtype_of
+from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, InputError
 from luminal.base.near_names import explained
 from luminal.base.records import dataclass
@@ -24,8 +25,9 @@ from luminal.frontend.pointwise.derivatives import differentiable
 from luminal.frontend.random.keyed import drawing_in, keyed
 from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
-from luminal.memory.data import array_of, is_array, is_list_of_numbers
+from luminal.memory.data import any_array_of, is_array, is_list_of_numbers
 from luminal.memory.parameter import Parameter
+from luminal.memory.row_order import PairsOf
 from luminal.memory.state import State
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
@@ -47,9 +49,15 @@ class _Leaf:
     path: str
     array: Array
 
-    def type(self, shapes: Mapping[str, Shape]) -> tuple[Shape, DType]:
+    def type(self, shapes: Mapping[str, Shape]) -> tuple[Shape, DType | ComplexDType]:
         """The declared shape, else the array's own, and its dtype."""
-        return shapes.get(self.path, self.array.shape), dtype_of(self.array)
+        return shapes.get(self.path, self.array.shape), any_dtype_of(self.array)
+
+    @property
+    def given(self) -> Array:
+        """What a program takes: of complex numbers pairs of floats."""
+        kind = complex_dtype_of(self.array)
+        return self.array if kind is None else PairsOf(kind).rows(self.array)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +226,7 @@ class Jitted:
                     self._warn_of_lengths(kind, leaves, types)
                 entry = self._compile(static, leaves, tree)
                 forms.add((kind, types), entry, self._max_entries)
-        arrays = {leaf.path: leaf.array for leaf in leaves}
+        arrays = {leaf.path: leaf.given for leaf in leaves}
         if entry.closed:
             arrays |= values_of(entry.closed)
         results = entry.executable(arrays)
@@ -248,7 +256,7 @@ class Jitted:
         return _Entry(executable, results, result_tree, watched.snapshot(), graph.closed)
 
     def _warn_of_lengths(
-        self, kind: Key, leaves: list[_Leaf], types: tuple[tuple[Shape, DType], ...]
+        self, kind: Key, leaves: list[_Leaf], types: tuple[tuple[Shape, Any], ...]
     ) -> None:
         """Warns on the third recompile for arguments that differ in lengths only."""
         # A loop over growing lengths would compile for ever without a word; the text to write is
@@ -397,7 +405,7 @@ def _leaf(path: str, value: Any) -> _Leaf:
             "over everything else or name it in static=(...)"
         )
     try:
-        return _Leaf(path, array_of(value, None, f"jit: {path}"))
+        return _Leaf(path, any_array_of(value, None, f"jit: {path}"))
     except DTypeError:
         if is_array(value):
             raise

@@ -16,7 +16,7 @@ from torch.fx.node import map_aggregate
 
 import luminal as lm
 from luminal.base.errors import LuminalError
-from luminal.frontend.complex import ComplexTensor
+from luminal.frontend.complex.tensor import ComplexTensor
 from luminal.frontend.handle import is_tensor
 from luminal.memory.parameter import Parameter
 from luminal.shape.expression import Expression

@@ -8,16 +8,16 @@ from typing import Any
 from luminal.base.dtypes import bool_, int64
 from luminal.base.errors import LoadError
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Array, work_dtype
+from luminal.frontend.handle import Array
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.memory.data import array_of
+from luminal.memory.data import any_array_of
 from luminal.memory.parameter import Parameter
 from luminal.memory.state import State
 from luminal.optim.clip import clipped
 from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import COUNT, check
-from luminal.optim.saved import check_entries, checked_count
+from luminal.optim.saved import check_entries, checked_count, slot_dtype
 from luminal.training.amp import GradScaler
 
 
@@ -52,7 +52,7 @@ class GradientAccumulator:
         totals, number = self._added(loss)
         is_full = number >= self.steps
         factor = 1 / number.cast("float32")
-        averages = {p: total * factor.cast(total.dtype) for p, total in totals.items()}
+        averages = {p: total * factor for p, total in totals.items()}
         when = is_full
         if self.scaler is not None:
             averages, is_finite = self.scaler.unscale(averages)
@@ -62,7 +62,7 @@ class GradientAccumulator:
         averages, norm = clipped(averages, clip_norm, clip_value)
         self.optimizer.apply(averages, when=when)
         for p, total in totals.items():
-            loss.graph.assign(self.sums[p], where(is_full, 0, total))
+            loss.graph.assign(self.sums[p], where(is_full, 0, self.sums[p].as_it_lies(total)))
         loss.graph.assign(self.count, where(is_full, 0, number))
         return norm
 
@@ -86,7 +86,7 @@ class GradientAccumulator:
                 name = f"{self.optimizer.names[p]}.grad"
                 self.sums[p] = _sum_of(p, name)
             held = self.sums[p]
-            totals[p] = loss.graph.read(held) + g.cast(held.dtype)
+            totals[p] = loss.graph.read(held) + g.to(held.dtype)
         return totals, loss.graph.read(self.count) + 1
 
     # --- saving
@@ -109,7 +109,7 @@ class GradientAccumulator:
                     f"GradientAccumulator: no parameter {key}; there are {len(parameters)}"
                 )
             p = parameters[int(key)]
-            array = array_of(value, work_dtype(p.dtype), self.optimizer.names[p])
+            array = any_array_of(value, slot_dtype(p), self.optimizer.names[p])
             if array.shape != p.shape:
                 raise LoadError(
                     f"GradientAccumulator: {self.optimizer.names[p]}: the sum has the shape "
@@ -125,6 +125,6 @@ class GradientAccumulator:
 
 def _sum_of(p: Parameter, name: str) -> State:
     """A State for the sum of a Parameter's gradients, cut over a mesh as its moments are."""
-    total = State(p.shape, work_dtype(p.dtype), name=name)
+    total = State(p.shape, slot_dtype(p), name=name)
     total.follows = p
     return total

@@ -9,15 +9,15 @@ from typing import Any
 from luminal.base.dtypes import int64
 from luminal.base.errors import GraphError, InputError, LoadError
 from luminal.frontend.graph import Recorder
-from luminal.frontend.handle import Array, work_dtype
+from luminal.frontend.handle import Array
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import Assign
-from luminal.memory.data import array_of
+from luminal.memory.data import any_array_of
 from luminal.memory.parameter import Parameter
 from luminal.memory.state import State
 from luminal.optim.ranges import BELOW_1, check
-from luminal.optim.saved import check_entries, checked_count
+from luminal.optim.saved import check_entries, checked_count, slot_dtype
 
 
 class EMA:
@@ -36,7 +36,7 @@ class EMA:
         for p in dict.fromkeys(candidates):
             if not isinstance(p, Parameter):
                 raise InputError(f"EMA: {p!r} is no Parameter; pass model.parameters()")
-            work = work_dtype(p.dtype)
+            work = slot_dtype(p)
             first = p.whole().astype(work.numpy)
             self.averages[p] = State(p.shape, work, first, f"{p.name}.average")
             self.averages[p].follows = p  # on a mesh it is cut as moments are
@@ -57,8 +57,8 @@ class EMA:
         count = graph.read(self.count)
         is_due = graph.constant(True) if when is None else when
         for p, state in self.averages.items():
-            old = graph.read(state)
-            value = graph.latest(p).cast(state.dtype)
+            old = graph.in_floats(state)
+            value = state.as_it_lies(graph.latest(p)).cast(old.dtype)
             new = where(count == 0, value, old + (value - old) * (1 - self.decay))
             graph.assign(state, where(is_due, new, old))
         graph.assign(self.count, where(is_due, count + 1, count))
@@ -101,7 +101,7 @@ class EMA:
             )
         arrays: dict[State, Array] = {}
         for (p, state), value in zip(self.averages.items(), averages, strict=True):
-            array = array_of(value, state.dtype, p.name)
+            array = any_array_of(value, state.dtype, p.name)
             if array.shape != p.shape:
                 raise LoadError(
                     f"EMA: {p.name}: the average has the shape {array.shape}, the parameter "

@@ -115,6 +115,29 @@ def test_to_takes_dtypes_tensors_and_the_cpu() -> None:
         x.to("float8")
 
 
+def test_requires_grad_says_what_has_a_gradient() -> None:
+    x, z = lm.tensor([1.0, 2.0]), lm.tensor([1j, 2.0])
+    layer = nn.Linear(2, 2)
+    for value in (x, z):
+        value = value * 1
+        assert not value.requires_grad
+        assert value.requires_grad_().requires_grad
+        doubled = value * 2
+        assert doubled.requires_grad
+        assert not doubled.detach().requires_grad
+        assert not (doubled.abs() > 1).requires_grad
+        value.requires_grad = False
+        assert not value.requires_grad
+    assert not x.requires_grad
+    assert lm.tensor([1.0], requires_grad=True).requires_grad
+    assert lm.zeros(2, requires_grad=True).requires_grad
+    assert layer(x).requires_grad
+    with lm.no_grad():
+        assert not layer(x).requires_grad
+    layer.requires_grad_(False)
+    assert not layer(x).requires_grad
+
+
 def test_what_is_recorded_in_no_grad_is_constant_for_derivatives() -> None:
     x = lm.tensor([2.0])
 

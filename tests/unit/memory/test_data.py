@@ -383,3 +383,18 @@ def test_complex_numbers_come_in_by_every_name() -> None:
         assert found.dtype == a.dtype
         np.testing.assert_array_equal(found, a)
     assert ours.as_tensor([1, 2], dtype="complex128").dtype is lm.complex128
+    assert ours.as_tensor(z) is ours.from_dlpack(z) is z
+    assert ours.as_tensor(z, lm.complex128).dtype is lm.complex128
+
+
+def test_complex_numbers_share_their_memory() -> None:
+    """Whoever writes there later is read, however the array lies."""
+    a = np.arange(12).reshape(3, 4) * np.complex64(1 + 1j)
+    theirs = torch.tensor(a)
+    views: list[Any] = [
+        lm.as_tensor(a), lm.from_numpy(a.T[::-1, 1:]), lm.from_dlpack(theirs), lm.as_tensor(a[0, 0])
+    ]  # fmt: skip
+    a[...], theirs[...] = 7j, 7j
+    assert all((z.numpy() == 7j).all() for z in views[:3])
+    assert views[3].numpy() == 0  # of a number of NumPy's there is no memory
+    assert (lm.tensor(a).numpy() == 7j).all()

@@ -159,7 +159,7 @@ class Evaluation(Generic[T]):
             case WeightAttrs(parameter=parameter):
                 return (self.domain.lift(parameter.memory),)
             case StateAttrs(state=state):
-                return (self.domain.lift(state.numpy()),)
+                return (self.domain.lift(state.memory_now()),)
             case LoopAttrs():
                 return self._loop(node, args)
         return self.domain.apply(node, self.dims, args)

@@ -50,14 +50,25 @@ NOT_FINITE = Failure(
 # NumPy's LAPACK is in every installation, blocked and batched, and the reference runs the same. The
 # price: the calling thread, no fusion, CPUs only.
 @cache
-def _operation(
-    name: str, meaning: Any, operands: int, failure: Failure, rule: Rule, info: bool = False
+def operation(
+    name: str,
+    meaning: Any,
+    operands: int,
+    failure: Failure,
+    rule: Rule,
+    info: bool = False,
+    is_complex: tuple[bool, ...] = (),
 ) -> CustomOperation:
-    """The one kernel of these fields, so that equal calls are one call."""
-    evaluation = Evaluation(f"linalg.{name}", meaning, operands, failure, info)
+    """The one kernel of these fields, so that equal calls are one call. `is_complex`: of complex
+    matrices, which come as two operands each, which results are so too.
+    """
+    evaluation = Evaluation(f"linalg.{name}", meaning, operands, failure, info, is_complex)
 
     def results(*types_in: TensorType) -> list[tuple[Shape, Any]]:
-        types = rule(*types_in)
+        types = rule(*(types_in[::2] if is_complex else types_in))
+        if is_complex:
+            pairs = zip(types, is_complex, strict=True)
+            types = [kind for kind, is_pair in pairs for _ in range(1 + is_pair)]
         return [*types, (types_in[0].shape[:-2], dtypes.int32)] if info else types
 
     return custom_kernel(f"linalg.{name}", evaluation, results=results, flops=_flops)
@@ -72,7 +83,7 @@ def _flops(*operands: TensorType) -> Expression:
     return count
 
 
-def _alone(results: Any) -> tuple[Tensor, ...]:
+def alone(results: Any) -> tuple[Tensor, ...]:
     return results if type(results) is tuple else (results,)
 
 
@@ -101,11 +112,11 @@ def back(x: Tensor, dtype: DType) -> Tensor:
     return x.cast(dtype) if dtype.is_storage else x
 
 
-def _same(a: TensorType, *others: TensorType) -> list[tuple[Shape, Any]]:
+def same(a: TensorType, *others: TensorType) -> list[tuple[Shape, Any]]:
     return [(a.shape, a.dtype)]
 
 
-def _second(a: TensorType, b: TensorType) -> list[tuple[Shape, Any]]:
+def second(a: TensorType, b: TensorType) -> list[tuple[Shape, Any]]:
     return [(b.shape, b.dtype)]
 
 
@@ -118,18 +129,18 @@ def _batch(count: int, a: TensorType) -> list[tuple[Shape, Any]]:
 
 def det(x: Tensor) -> Tensor:
     """The determinant of each matrix: (..., n, n) to (...); 0 where it is singular."""
-    determinant = _operation("det", lapack.determinant, 1, SINGULAR, _det)(square("linalg.det", x))
-    return back(determinant, x.dtype)
+    call = operation("det", lapack.determinant, 1, SINGULAR, one_of_each)
+    return back(call(square("linalg.det", x)), x.dtype)
 
 
 def cofactors(x: Tensor) -> Tensor:
     """det(x) * inv(x).mT, the derivative of `det`: (..., n, n), of singular matrices too."""
     a = square("linalg.cofactors", x)
-    return back(_operation("cofactors", lapack.cofactors, 1, NOT_FINITE, _same)(a), x.dtype)
+    return back(operation("cofactors", lapack.cofactors, 1, NOT_FINITE, same)(a), x.dtype)
 
 
-_det: Rule = partial(_batch, 1)
-_two: Rule = partial(_batch, 2)
+one_of_each: Rule = partial(_batch, 1)
+two_of_each: Rule = partial(_batch, 2)
 
 
 class SignLog(NamedTuple):
@@ -142,14 +153,14 @@ class SignLog(NamedTuple):
 def slogdet(x: Tensor) -> SignLog:
     """The sign of the determinant and the logarithm of its magnitude: (0, -inf) where singular."""
     a = square("linalg.slogdet", x)
-    parts = _operation("slogdet", lapack.log_determinant, 1, SINGULAR, _two)(a)
+    parts = operation("slogdet", lapack.log_determinant, 1, SINGULAR, two_of_each)(a)
     return SignLog(*(back(part, x.dtype) for part in parts))
 
 
 def inv(x: Tensor) -> Tensor:
     """The inverse of each matrix. InputError in the run where one is singular."""
     a = square("linalg.inv", x)
-    return back(_operation("inv", lapack.inverse, 1, SINGULAR, _same)(a), x.dtype)
+    return back(operation("inv", lapack.inverse, 1, SINGULAR, same)(a), x.dtype)
 
 
 class WithInfo(NamedTuple):
@@ -172,7 +183,7 @@ def inv_ex(x: Tensor, *, check_errors: bool = False) -> Inverse:
     if check_errors:
         inverse = inv(x)
         return Inverse(inverse, x.graph.full(x.extents[:-2], 0, dtypes.int32))
-    result, info = _operation("inv_ex", lapack.inverse, 1, SINGULAR, _same, True)(a)
+    result, info = operation("inv_ex", lapack.inverse, 1, SINGULAR, same, True)(a)
     return Inverse(back(result, x.dtype), info)
 
 
@@ -195,18 +206,24 @@ def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 def _solved(name: str, a: Tensor, b: Tensor, left: bool, info: bool) -> tuple[Tensor, ...]:
     square("linalg.solve", a)
+    vector = is_vector(a, b, left)
+    common = promotion((a, b))
+    first, second = paired("linalg.solve", a, b.unsqueeze(-1) if vector else b, left)
+    call = operation(name, lapack.solve, 2, SINGULAR, second, info)
+    if left:
+        solution, *rest = alone(call(first, second))
+    else:
+        solution, *rest = alone(call(first.mT, second.mT))
+        solution = solution.mT
+    return back(solution.squeeze(-1) if vector else solution, common), *rest
+
+
+def is_vector(a: Tensor, b: Tensor, left: bool) -> bool:
+    """Does the right side b of `solve` hold vectors? ShapeError where it may not."""
     vector = b.ndim == 1 or (a.ndim - 1 == b.ndim and b.extents == a.extents[:-1])
     if vector and not left:
         raise ShapeError(f"linalg.solve: {describe(b)} is a vector; left=False takes matrices")
-    common = promotion((a, b))
-    first, second = paired("linalg.solve", a, b.unsqueeze(-1) if vector else b, left)
-    call = _operation(name, lapack.solve, 2, SINGULAR, _second, info)
-    if left:
-        solution, *rest = _alone(call(first, second))
-    else:
-        solution, *rest = _alone(call(first.mT, second.mT))
-        solution = solution.mT
-    return back(solution.squeeze(-1) if vector else solution, common), *rest
+    return vector
 
 
 def paired(what: str, a: Tensor, b: Tensor, left: bool) -> tuple[Tensor, Tensor]:
@@ -256,8 +273,8 @@ def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -
 def _factor(a: Tensor, upper: bool, dtype: DType, info: bool) -> tuple[Tensor, ...]:
     name = "cholesky_ex" if info else "cholesky"
     # LAPACK reads one triangle; of a symmetric matrix the transpose has the other one in its place.
-    call = _operation(name, lapack.cholesky, 1, INDEFINITE, _same, info)
-    factor, *rest = _alone(call(a.mT if upper else a))
+    call = operation(name, lapack.cholesky, 1, INDEFINITE, same, info)
+    factor, *rest = alone(call(a.mT if upper else a))
     return back(factor.mT if upper else factor, dtype), *rest
 
 
@@ -283,7 +300,7 @@ def solve_triangular(
     if unitriangular:
         eye = first.graph.eye(first.extents[-1], dtype=dtypes.bool_)
         first = where(eye, 1, first)
-    call = _operation("solve_triangular", lapack.triangular, 2, SINGULAR, _second)
+    call = operation("solve_triangular", lapack.triangular, 2, SINGULAR, second)
     solution = call(first, second)
     solution = flip(solution, -2) if upper else solution
     return back(solution if left else solution.mT, common)
@@ -307,13 +324,18 @@ def qr(x: Tensor, mode: str = "reduced") -> QR:
     """
     a = matrix("linalg.qr", x)
     if mode == "r":
-        factors = _operation("qr_r", lapack.only_r, 1, NOT_FINITE, _only_r)(a)
+        factors = operation("qr_r", lapack.only_r, 1, NOT_FINITE, only_r)(a)
         return QR(x.graph.full((0,), 0, x.dtype), back(factors, x.dtype))
+    meaning, rule = qr_of_mode(mode)
+    factors = operation(f"qr_{mode}", meaning, 1, NOT_FINITE, rule)(a)
+    return QR(*(back(factor, x.dtype) for factor in factors))
+
+
+def qr_of_mode(mode: str) -> tuple[Any, Rule]:
+    """What the kernel computes, and the shapes of its results; ShapeError for other modes."""
     if mode not in ("reduced", "complete"):
         raise ShapeError(f'linalg.qr: mode {mode!r}; give "reduced", "complete" or "r"')
-    meaning, rule = (lapack.qr, _qr) if mode == "reduced" else (lapack.full_qr, _full_qr)
-    factors = _operation(f"qr_{mode}", meaning, 1, NOT_FINITE, rule)(a)
-    return QR(*(back(factor, x.dtype) for factor in factors))
+    return (lapack.qr, _qr) if mode == "reduced" else (lapack.full_qr, _full_qr)
 
 
 def _qr(a: TensorType) -> list[tuple[Shape, Any]]:
@@ -327,7 +349,7 @@ def _full_qr(a: TensorType) -> list[tuple[Shape, Any]]:
     return [((*batch, m, m), a.dtype), ((*batch, m, n), a.dtype)]
 
 
-def _only_r(a: TensorType) -> list[tuple[Shape, Any]]:
+def only_r(a: TensorType) -> list[tuple[Shape, Any]]:
     return [_qr(a)[1]]
 
 
@@ -346,19 +368,19 @@ def svd(x: Tensor, full_matrices: bool = True) -> SVD:
     LAPACK's. InputError in the run for NaN and infinities.
     """
     a = matrix("linalg.svd", x)
-    meaning, rule = (lapack.full_svd, _full_svd) if full_matrices else (lapack.svd, _svd)
+    meaning, rule = (lapack.full_svd, _full_svd) if full_matrices else (lapack.svd, svd_shapes)
     name = "svd" if full_matrices else "svd_reduced"
-    return SVD(*(back(y, x.dtype) for y in _operation(name, meaning, 1, NOT_FINITE, rule)(a)))
+    return SVD(*(back(y, x.dtype) for y in operation(name, meaning, 1, NOT_FINITE, rule)(a)))
 
 
 def svdvals(x: Tensor) -> Tensor:
     """The singular values, descending: (..., m, n) to (..., min(m, n))."""
     a = matrix("linalg.svdvals", x)
-    call = _operation("svdvals", lapack.singular_values, 1, NOT_FINITE, _values)
+    call = operation("svdvals", lapack.singular_values, 1, NOT_FINITE, values)
     return back(call(a), x.dtype)
 
 
-def _svd(a: TensorType) -> list[tuple[Shape, Any]]:
+def svd_shapes(a: TensorType) -> list[tuple[Shape, Any]]:
     *batch, m, n = a.shape
     k = minimum(m, n)
     shapes: list[Shape] = [(*batch, m, k), (*batch, k), (*batch, k, n)]
@@ -371,8 +393,8 @@ def _full_svd(a: TensorType) -> list[tuple[Shape, Any]]:
     return [(shape, a.dtype) for shape in shapes]
 
 
-def _values(a: TensorType) -> list[tuple[Shape, Any]]:
-    return [_svd(a)[1]]
+def values(a: TensorType) -> list[tuple[Shape, Any]]:
+    return [svd_shapes(a)[1]]
 
 
 class Eigen(NamedTuple):
@@ -388,14 +410,14 @@ def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
     Only the lower ("L") or upper ("U") triangle is read; NaN where it is not finite.
     """
     a = _symmetric("linalg.eigh", x, UPLO)
-    parts = _operation("eigh", lapack.symmetric_eigen, 1, NOT_FINITE, _eigen)(a)
+    parts = operation("eigh", lapack.symmetric_eigen, 1, NOT_FINITE, _eigen)(a)
     return Eigen(*(back(part, x.dtype) for part in parts))
 
 
 def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of `eigh`."""
     a = _symmetric("linalg.eigvalsh", x, UPLO)
-    call = _operation("eigvalsh", lapack.symmetric_values, 1, NOT_FINITE, _values)
+    call = operation("eigvalsh", lapack.symmetric_values, 1, NOT_FINITE, values)
     return back(call(a), x.dtype)
 
 
@@ -423,7 +445,7 @@ def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
     a = matrix("linalg.lu_factor", x)
     if not pivot:
         raise ShapeError("linalg.lu_factor: pivot=False; rows are exchanged, as PyTorch's on CPUs")
-    factors, pivots = _operation("lu_factor", lapack.lu, 1, SINGULAR, _lu)(a)
+    factors, pivots = operation("lu_factor", lapack.lu, 1, SINGULAR, _lu)(a)
     return LUFactor(back(factors, x.dtype), pivots)
 
 
@@ -434,7 +456,7 @@ def _lu(a: TensorType) -> list[tuple[Shape, Any]]:
 
 def row_order(factors: Tensor, pivots: Tensor) -> Tensor:
     """(..., m) int64: which of x's rows each row of `lu_factor(x)` is, from its pivots."""
-    call = _operation("row_order", lapack.row_order, 2, SINGULAR, _rows)
+    call = operation("row_order", lapack.row_order, 2, SINGULAR, _rows)
     order: Tensor = call(matrix("linalg.lu", factors), pivots.unsqueeze(-1).cast(dtypes.int64))
     return order
 
@@ -446,4 +468,4 @@ def _rows(a: TensorType, pivots: TensorType) -> list[tuple[Shape, Any]]:
 def matrix_exp(x: Tensor) -> Tensor:
     """1 + x + x @ x / 2 + ...: Pade's approximant of order 13, scaled and squared, in float64."""
     a = square("linalg.matrix_exp", x)
-    return back(_operation("matrix_exp", lapack.exponential, 1, NOT_FINITE, _same)(a), x.dtype)
+    return back(operation("matrix_exp", lapack.exponential, 1, NOT_FINITE, same)(a), x.dtype)

@@ -163,13 +163,20 @@ def _matrix_norm(x: Tensor, ord: float | str, rows: int, columns: int, keepdim: 
         sizes = svdvals(x)
     else:
         sizes = sum(abs(x), -2 if abs(float(ord)) == 1 else -1)
+    return of_sizes(sizes, ord, (rows, columns), keepdim)
+
+
+def of_sizes(sizes: Tensor, ord: float | str, dims: tuple[int, int], keepdim: bool) -> Tensor:
+    """The norm of matrices from their singular values, or from the norms of columns or rows, both
+    in the last dim. `dims`: where the matrices were.
+    """
     if ord == "nuc":
         norms = sum(sizes, -1)
     elif float(ord) < 0:
         norms = amin(sizes, -1)
     else:
         norms = greatest(sizes, (sizes.ndim - 1,), False).maximum(0)
-    return norms.unsqueeze(tuple(sorted((rows, columns)))) if keepdim else norms
+    return norms.unsqueeze(tuple(sorted(dims))) if keepdim else norms
 
 
 @numpy_names

@@ -1,7 +1,6 @@
 """The methods that Tensors have by the table of names."""
 
-from luminal.base.near_names import suggesting
-from luminal.frontend.handle import Handle
+from luminal.frontend.handle import Handle, as_method
 from luminal.frontend.names.table import offered
 
 
@@ -12,7 +11,4 @@ class Methods(Handle):
 
 
 for _name, _function in offered("method").items():
-    _method = suggesting(_function)
-    # the names by which pickle finds it
-    _method.__module__, _method.__qualname__ = "luminal.frontend.tensor", f"Tensor.{_name}"
-    setattr(Methods, _name, _method)
+    setattr(Methods, _name, as_method(_function, _name))

@@ -414,7 +414,7 @@ class Methods(Handle):
     unflatten = _views.unflatten
     unfold = _unfold.unfold_dim
     unique = _searching.unique
-    unique_consecutive = _searching.unique
+    unique_consecutive = _searching.unique_consecutive
     unsafe_chunk = _joining.chunk
     unsafe_split = _joining.split
     unsafe_split_with_sizes = _joining.split

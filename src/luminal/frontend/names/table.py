@@ -267,7 +267,8 @@ reduce.searching
     nonzero_static                    | method lm
     argwhere                          | method lm
     masked_select                     | method lm
-    unique unique_consecutive         | method lm
+    unique                            | method lm
+    unique_consecutive                | method lm
     bincount                          | method lm
     histc                             | method lm
     histogram                         | method lm

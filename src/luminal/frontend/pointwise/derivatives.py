@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from luminal.base.records import dataclass
 from luminal.frontend.handle import is_tensor
-from luminal.hlir.attributes import MarkAttrs
+from luminal.hlir.attributes import MarkAttrs, WeightAttrs
 from luminal.hlir.ops import Value
 
 if TYPE_CHECKING:
@@ -48,6 +48,27 @@ def as_variable(x: Tensor) -> Tensor:
     value = graph.builder.make("Detach", [x.value], MarkAttrs((object(),))).value
     graph.derivatives[value] = Derivative((x.value,), lambda g, _y, _x: (g,))
     return graph.wrap(value)
+
+
+def has_gradient(x: Tensor) -> bool:
+    """Does `x` follow, by operations with derivatives, from what `requires_grad_` was called of, or
+    from a Parameter that is trained?
+    """
+    seen, waiting = set[Value](), [x.value]
+    while waiting:
+        value = waiting.pop()
+        if value in seen or not value.dtype.is_float:
+            continue
+        seen.add(value)
+        node, derivative = value.node, x.graph.derivatives.get(value)
+        is_trained = isinstance(node.attrs, WeightAttrs) and node.attrs.parameter.requires_grad
+        if is_trained or node in x.graph.variables:
+            return True
+        if derivative is not None:
+            waiting += derivative.operands
+        elif node.op.name != "Detach":
+            waiting += node.args
+    return False
 
 
 class _Differentiable:

@@ -11,7 +11,15 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.errors import DTypeError, InputError, ShapeError
 from luminal.frontend.creation import linspace
-from luminal.frontend.handle import Extent, Operand, along, describe, is_tensor, work_dtype
+from luminal.frontend.handle import (
+    Extent,
+    Operand,
+    along,
+    axis_of,
+    describe,
+    is_tensor,
+    work_dtype,
+)
 from luminal.frontend.movement.indexing import elements_of, gather, gather_at, noted, take
 from luminal.frontend.movement.scatter import written
 from luminal.frontend.movement.views import ravel, stack, unsqueeze
@@ -156,9 +164,60 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     return take(ravel(broadcast(x, shape)), noted(mask, places), 0)
 
 
-def unique(x: Tensor, *options: Any, **more: Any) -> NoReturn:
-    """Raises ShapeError: as many elements as the data has different ones."""
-    _refuse("unique", x, "sort it and compare neighbours")
+def unique(
+    x: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements of x in ascending order, or slices along `dim`, as torch.unique.
+
+    With `return_inverse` also which of them each element is, in the shape of x (along `dim`, one
+    for each slice), with `return_counts` how often each occurs (int64). Each NaN is one. `sorted`
+    changes nothing. On the default graph elements are computed for it; elsewhere ShapeError for
+    what is no constant.
+    """
+    array = _elements("unique", x)
+    axis = None if dim is None else axis_of("unique", dim, x.ndim)
+    values, inverse, counts = np.unique(array, False, True, True, axis=axis, equal_nan=False)
+    shape = x.shape if axis is None else (array.shape[axis],)
+    return _found(x, values, inverse.reshape(shape), counts, return_inverse, return_counts)
+
+
+def unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The elements of x flattened, or its slices along `dim`, of which each differs from the one
+    before it, as torch.unique_consecutive; results and errors as of `unique`.
+    """
+    array = _elements("unique_consecutive", x)
+    axis = 0 if dim is None else axis_of("unique_consecutive", dim, x.ndim)
+    rows = array.reshape(-1) if dim is None else np.moveaxis(array, axis, 0)
+    is_new = np.ones(len(rows), np.bool_)
+    differs = rows[1:] != rows[:-1]
+    is_new[1:] = differs.any(tuple(range(1, differs.ndim)))
+    starts, inverse = np.flatnonzero(is_new), np.cumsum(is_new) - 1
+    values = rows[starts] if dim is None else np.moveaxis(rows[starts], 0, axis)
+    counts = np.diff(starts, append=len(rows))
+    inverse = inverse.reshape(array.shape) if dim is None else inverse
+    return _found(x, values, inverse, counts, return_inverse, return_counts)
+
+
+def _elements(what: str, x: Tensor) -> np.ndarray[Any, Any]:
+    array = elements_of(x)
+    if array is None:
+        _refuse(what, x, "sort it and compare neighbours")
+    return array
+
+
+def _found(
+    x: Tensor, values: Any, inverse: Any, counts: Any, return_inverse: bool, return_counts: bool
+) -> Any:
+    """What is asked for of these arrays, beside x: one Tensor, or a tuple."""
+    more = [inverse] * return_inverse + [counts] * return_counts
+    tensors = tuple(noted(x, np.ascontiguousarray(array)) for array in (values, *more))
+    return tensors if more else tensors[0]
 
 
 def _refuse(what: str, x: Tensor, fix: str) -> NoReturn:

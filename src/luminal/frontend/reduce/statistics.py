@@ -117,11 +117,11 @@ def std(
 ) -> Tensor:
     """The square root of `var`, also where that overflows."""
     spread = var(x.cast(dtypes.float64), dim, unbiased, keepdim, correction)
-    return _root(spread).cast(_float_of(x))
+    return root(spread).cast(_float_of(x))
 
 
 @differentiated(lambda g, y, x: where(y == 0, 0, g / where(y == 0, 1, 2 * y)))
-def _root(x: Tensor) -> Tensor:
+def root(x: Tensor) -> Tensor:
     """sqrt(x), as constant where it is 0: x is 0 all around, as PyTorch has it."""
     return x.sqrt()
 

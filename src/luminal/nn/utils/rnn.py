@@ -37,7 +37,8 @@ def pack_padded_sequence(
     `lengths` (batch,) are a list, an array or a Tensor. Of numbers, and of Tensors on the default
     graph, everything is as in PyTorch. Where they are known in a run only, as arguments of a
     function under `lm.jit` are, the packed sequence has no fields, and it stays as long as the
-    padded one; a length of 0 is one then, and `enforce_sorted` is not checked.
+    padded one; a length of 0 is one then, and `enforce_sorted` is not checked. Lengths above the
+    steps are refused in the run if they are an argument, and count as all steps if computed.
     Raises InputError for lengths outside of 1..steps, or that grow with `enforce_sorted`, and
     ShapeError. As torch.nn.utils.rnn.pack_padded_sequence.
     """

@@ -15,7 +15,8 @@ from typing import Any
 
 import luminal as lm
 from luminal.base.complex_dtypes import ComplexDType
-from luminal.frontend.complex import ComplexTensor, as_complex, joined, part_of
+from luminal.frontend.complex.parts import as_complex, joined, part_of
+from luminal.frontend.complex.tensor import ComplexTensor
 from luminal.frontend.handle import is_tensor
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops import registry
@@ -65,8 +66,8 @@ def _both(plain: Row, filled: int | None) -> Row:
         return joined(
             *(
                 plain(
-                    *(_part(x, part) for x in values),
-                    **{key: _part(x, part) for key, x in named.items()},
+                    *(part_of(x, part) for x in values),
+                    **{key: part_of(x, part) for key, x in named.items()},
                 )
                 for part in ("real", "imag")
             )
@@ -75,13 +76,6 @@ def _both(plain: Row, filled: int | None) -> Row:
     if plain in registry.KNOW_RESULTS:
         registry.KNOW_RESULTS.add(parts)
     return parts
-
-
-def _part(x: Any, part: str) -> Any:
-    """The real or the imaginary part of an argument; a dtype is that of both."""
-    if isinstance(x, complex):
-        return getattr(x, part)
-    return x.real if isinstance(x, ComplexDType) else part_of(x, part)
 
 
 # --- what makes them, and takes them apart --------------------------------------------------------

@@ -9,27 +9,34 @@ of their parts, with the powers of i (PRODUCTS); the rest is written out below.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial, reduce, update_wrapper
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.complex_dtypes import ComplexDType, complex64, complex128, complex_dtype_of
-from luminal.base.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError
 from luminal.base.near_names import suggestion
-from luminal.frontend import creation
-from luminal.frontend.complex_functions import FUNCTIONS, quotient
+from luminal.frontend import conversion, creation
+from luminal.frontend.complex import matrices, statistics
+from luminal.frontend.complex.functions import FUNCTIONS, quotient
+from luminal.frontend.complex.parts import (
+    as_complex,
+    bound_to,
+    is_complex_number,
+    linear,
+    product,
+    where_complex,
+)
+from luminal.frontend.foreign import type_and_device
 from luminal.frontend.handle import Array, Pair, is_tensor
 from luminal.frontend.names.table import offered
 from luminal.frontend.pointwise.binary import graph_of, where
-from luminal.memory.parameter import Parameter
-from luminal.memory.state import State
 
 LINEAR = frozenset(
     "cat concat concatenate stack hstack vstack dstack reshape view flatten ravel unflatten "
@@ -46,6 +53,9 @@ PRODUCTS = frozenset(
     "mul multiply matmul mm bmm mv einsum outer ger dot inner tensordot kron".split()
 )
 """What is linear in each of its operands."""
+BY_NAME = (LINEAR, PRODUCTS, MADE, FUNCTIONS)
+OF_COMPLEX = matrices.OF_COMPLEX | statistics.OF_COMPLEX
+"""What stands in the place of functions of real Tensors, by these."""
 
 
 class ComplexTensor(Pair):
@@ -139,6 +149,15 @@ class ComplexTensor(Pair):
         return self
 
     @property
+    def requires_grad(self) -> bool:
+        """Does a part of it follow from what `requires_grad_` was called of? See `Tensor`."""
+        return any(part.requires_grad for part in self.parts)
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self.requires_grad_(requires_grad)
+
+    @property
     def grad(self) -> Any:
         """The gradient that `backward` has found so far, of an input or a Parameter; else None."""
         views = [_unmarked(part.value) for part in self.parts]
@@ -202,13 +221,13 @@ class ComplexTensor(Pair):
         return product(operator.matmul, other, self)
 
     def __truediv__(self, other: Any) -> ComplexTensor:
-        if isinstance(other, ComplexTensor) or _is_complex(other):
+        if isinstance(other, ComplexTensor) or is_complex_number(other):
             b = as_complex(other, self)
             return ComplexTensor(*quotient(self.real, self.imag, b.real, b.imag))
         return ComplexTensor(self.real / other, self.imag / other)
 
     def __rtruediv__(self, other: Any) -> ComplexTensor:
-        if _is_complex(other):
+        if is_complex_number(other):
             return as_complex(other, self) / self
         return ComplexTensor(*quotient(other, None, self.real, self.imag))
 
@@ -218,9 +237,9 @@ class ComplexTensor(Pair):
         power = as_complex(other, self)
         is_zero = self == 0
         # No logarithm of 0, whose gradient would be NaN.
-        elsewhere = (_where(is_zero, 1, self).log() * other).exp()
+        elsewhere = (where_complex(is_zero, 1, self).log() * other).exp()
         at_zero = where(power == 0, 1, where(power.real > 0, 0, math.nan))
-        return _where(is_zero, ComplexTensor(at_zero, at_zero * 0), elsewhere)
+        return where_complex(is_zero, ComplexTensor(at_zero, at_zero * 0), elsewhere)
 
     def __rpow__(self, other: Any) -> ComplexTensor:
         return as_complex(other, self) ** self
@@ -319,13 +338,41 @@ class ComplexTensor(Pair):
         """z - alpha * other, which may be real."""
         return self - (other if alpha == 1 else other * alpha)
 
-    def div(self, other: Any) -> ComplexTensor:
-        """z / other, which may be real."""
+    def div(self, other: Any, *, rounding_mode: None = None) -> ComplexTensor:
+        """z / other, which may be real; quotients of complex numbers are not rounded."""
+        if rounding_mode is not None:
+            raise DTypeError(f"div: rounding_mode={rounding_mode!r} of complex numbers; leave it")
         return self / other
 
-    def to(self, *targets: Any, **options: Any) -> ComplexTensor:
-        """z in another complex dtype, or what `Tensor.to` does with a device."""
-        kinds = [_real_of(target) for target in targets]
+    def vdot(self, other: Any) -> ComplexTensor:
+        """The sum of conj(z) * other of two vectors: 0-d."""
+        return matrices.vdot(self, other)
+
+    def eq(self, other: Any) -> Any:
+        """True where both parts are equal."""
+        return self == other
+
+    def ne(self, other: Any) -> Any:
+        """True where a part differs."""
+        return self != other
+
+    def equal(self, other: Any) -> bool:
+        """Have both one shape and equal elements? Computed at once, as torch.equal."""
+        b = as_complex(other, self)
+        return self.shape == b.shape and all(map(conversion.equal, self.parts, b.parts))
+
+    def to(self, *targets: Any, dtype: Any = None, **options: Any) -> ComplexTensor:
+        """z in another complex dtype, or what `Tensor.to` does with a device. Raises DTypeError for
+        a real dtype, in which imaginary parts would be lost.
+        """
+        targets = (*targets, *([] if dtype is None else [dtype]))
+        asked, _ = type_and_device([x for x in targets if complex_dtype_of(x) is None], None, None)
+        if asked is not None:
+            raise DTypeError(
+                f"to: {self!r} as {dtypes.dtype_of(asked).name} would lose its imaginary part; "
+                "take z.real"
+            )
+        kinds = [_real_of(x) for x in targets]
         return ComplexTensor(self.real.to(*kinds, **options), self.imag.to(*kinds, **options))
 
     @property
@@ -348,14 +395,16 @@ class ComplexTensor(Pair):
         return self.mH
 
     H = mH
+    subtract, divide, true_divide, not_equal = sub, div, div, ne
     absolute, conj_physical, contiguous, resolve_conj, cpu = abs, conj, __pos__, __pos__, __pos__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"a ComplexTensor has no attribute {name!r}", name=name, obj=self)
-        if name in LINEAR or name in PRODUCTS or name in MADE or name in FUNCTIONS:
-            return partial(self.apply, name, _methods().get(name, _unused), self)
-        fix = suggestion(name, [*dir(self), *LINEAR, *PRODUCTS, *MADE, *FUNCTIONS])
+        function = _methods().get(name, _unused)
+        if any(name in names for names in BY_NAME) or function in OF_COMPLEX:
+            return partial(self.apply, name, function, self)
+        fix = suggestion(name, [*dir(self), *itertools.chain(*BY_NAME)])
         raise AttributeError(
             f"a ComplexTensor has no {name!r}{fix}; compute with z.real and z.imag, or "
             "lm.view_as_real(z)"
@@ -365,27 +414,31 @@ class ComplexTensor(Pair):
 
     def apply(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A function of `luminal` under this name, with ComplexTensors among its arguments."""
+        if function in OF_COMPLEX:
+            bound = bound_to(function, args, kwargs)
+            first, *others = bound.args
+            return OF_COMPLEX[function](as_complex(first, self), *others, **bound.kwargs)
         if name in LINEAR:
             return linear(function, args, kwargs)
         if name in PRODUCTS:
-            return product(partial(function, **kwargs), *args)
+            return product(function, *args, **kwargs)
         if name in FUNCTIONS:
             return ComplexTensor(*FUNCTIONS[name](self.real, self.imag))
         if name in MADE:
             return getattr(creation, name)(*args, **kwargs)
         if name == "where":
-            return _where(*args, **kwargs)
+            return where_complex(*args, **kwargs)
         if name in ("real", "imag"):
             return getattr(self, name)
         method = getattr(ComplexTensor, name, None)
-        if callable(method) and isinstance(args[0], ComplexTensor):
-            return method(*args, **kwargs)
-        if name in _OPERATORS and len(args) == 2:
-            return getattr(operator, _OPERATORS[name])(*args)
-        raise DTypeError(
-            f"{name}: takes real Tensors, got a ComplexTensor; compute with z.real and z.imag, or "
-            "lm.view_as_real(z)"
-        )
+        if not callable(method) or name.startswith("_"):
+            raise DTypeError(
+                f"{name}: takes real Tensors, got a ComplexTensor; compute with z.real and z.imag, "
+                "or lm.view_as_real(z)"
+            )
+        bound = bound_to(function, args, kwargs)  # which may name the operands in its own way
+        first, *others = bound.args
+        return method(as_complex(first, self), *others, **bound.kwargs)
 
 
 def _unused(z: Any) -> Any:
@@ -398,13 +451,6 @@ def _methods() -> dict[str, Callable[..., Any]]:
     return offered("method")
 
 
-_OPERATORS = {
-    "add": "add", "sub": "sub", "subtract": "sub", "div": "truediv", "divide": "truediv",
-    "true_divide": "truediv", "equal": "eq", "eq": "eq", "not_equal": "ne", "ne": "ne",
-    "pow": "pow", "multiply": "mul",
-}  # fmt: skip
-
-
 def _unmarked(value: Any) -> Any:
     """What `requires_grad_` has made a value of its own."""
     while value.node.op.name == "Detach":
@@ -412,205 +458,7 @@ def _unmarked(value: Any) -> Any:
     return value
 
 
-def as_complex(x: Any, like: ComplexTensor) -> ComplexTensor:
-    """A number, an array or a Tensor as a ComplexTensor beside `like`."""
-    if isinstance(x, ComplexTensor):
-        return x
-    graph = like.graph
-    if _is_complex(x):
-        return _constant(x, like.real)
-    if isinstance(x, Parameter | State):
-        x = x.as_tensor()
-        if isinstance(x, ComplexTensor):
-            return x
-    # Functions of it are computed in its dtype, which is the result's.
-    dtype = like.real.dtype
-    real = x.cast(dtypes.promote(x.dtype, dtype)) if is_tensor(x) else graph.constant(x, dtype)
-    return ComplexTensor(real, creation.zeros_like(real))
-
-
-def linear(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The function of the real parts and that of the imaginary ones, put together again."""
-    bound = inspect.signature(function).bind(*args, **kwargs)
-    if isinstance(
-        value := bound.arguments.get("value"), int | float | complex | np.number
-    ):  # of padding and of masks
-        bound.arguments["value"] = complex(value)
-    args, kwargs = bound.args, bound.kwargs
-    parts = [
-        function(
-            *(part_of(x, part) for x in args), **{k: part_of(x, part) for k, x in kwargs.items()}
-        )
-        for part in ("real", "imag")
-    ]
-    return joined(*parts)
-
-
-def part_of(x: Any, part: str) -> Any:
-    """The real or the imaginary parts of an argument: of what is complex, and of real Tensors of
-    floats beside it. Integers and bools are places and masks.
-    """
-    if isinstance(x, ComplexTensor | complex):
-        return getattr(x, part)
-    if isinstance(x, list | tuple) and any(isinstance(y, ComplexTensor) for y in x):
-        some = next(y for y in x if isinstance(y, ComplexTensor))
-        return [getattr(as_complex(y, some), part) for y in x]
-    if isinstance(x, Parameter | State):
-        x = x.as_tensor()
-    is_imaginary = is_tensor(x) and x.dtype.is_float and part == "imag"
-    return creation.zeros_like(x) if is_imaginary else x
-
-
-def joined(real: Any, imag: Any) -> Any:
-    """Real parts and imaginary ones put together, in tuples and lists too."""
-    if isinstance(real, tuple | list):
-        return type(real)(map(joined, real, imag))
-    return ComplexTensor(real, imag)
-
-
-def product(function: Callable[..., Any], *args: Any) -> ComplexTensor:
-    """The sum of the function of each choice of parts of its complex operands, by powers of i."""
-    args = tuple(x.as_tensor() if isinstance(x, Parameter | State) else x for x in args)
-    some = next(x for arg in args for x in _each(arg) if isinstance(x, ComplexTensor))
-    args = tuple(as_complex(x, some) if _is_complex(x) else x for x in args)
-    spread = [[*arg] if isinstance(arg, list | tuple) else arg for arg in args]
-    places = [x for arg in spread for x in _each(arg)]
-    complexes = [k for k, x in enumerate(places) if isinstance(x, ComplexTensor)]
-    sums: list[list[Any]] = [[], []]
-    for choice in itertools.product((0, 1), repeat=len(complexes)):
-        chosen = list(places)
-        for k, is_imag in zip(complexes, choice, strict=True):
-            chosen[k] = places[k].imag if is_imag else places[k].real
-        rest = iter(chosen)
-        value = function(
-            *([next(rest) for _ in arg] if isinstance(arg, list) else next(rest) for arg in spread)
-        )
-        power = sum(choice)  # of i: 1, i, -1, -i
-        sums[power % 2].append(-value if power % 4 >= 2 else value)
-    return ComplexTensor(*(reduce(operator.add, terms) for terms in sums))
-
-
-def _each(arg: Any) -> Sequence[Any]:
-    return arg if isinstance(arg, list | tuple) else (arg,)
-
-
-def _where(condition: Any, a: Any, b: Any) -> ComplexTensor:
-    some = next(x for x in (a, b, condition) if isinstance(x, ComplexTensor))
-    a, b = as_complex(a, some), as_complex(b, some)
-    return ComplexTensor(where(condition, a.real, b.real), where(condition, a.imag, b.imag))
-
-
-_REFLECTED = {
-    "__add__": "__radd__", "__radd__": "__add__", "__sub__": "__rsub__", "__rsub__": "__sub__",
-    "__mul__": "__rmul__", "__rmul__": "__mul__", "__eq__": "__eq__", "__ne__": "__ne__",
-    "__truediv__": "__rtruediv__", "__rtruediv__": "__truediv__",
-    "__matmul__": "__rmatmul__", "__rmatmul__": "__matmul__",
-    "__pow__": "__rpow__", "__rpow__": "__pow__",
-}  # fmt: skip
-
-
-def beside_complex(kind: type) -> None:
-    """Has the operators of Tensors give ComplexTensors where the other operand is complex."""
-    for name, reflected in _REFLECTED.items():
-        setattr(kind, name, _or_complex(reflected, getattr(kind, name)))
-    kind.__array_ufunc__ = _of_array(kind.__array_ufunc__)  # type: ignore[attr-defined]
-
-
-_UFUNCS = {
-    np.add: "__add__", np.subtract: "__sub__", np.multiply: "__mul__",
-    np.true_divide: "__truediv__", np.matmul: "__matmul__", np.equal: "__eq__",
-    np.not_equal: "__ne__", np.power: "__pow__",
-}  # fmt: skip
-
-
-def _of_array(operate: Callable[..., Any]) -> Callable[..., Any]:
-    """NumPy's operators where a complex array stands left of a Tensor."""
-
-    def operator(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if ufunc in _UFUNCS and method == "__call__" and _is_complex(inputs[0]):
-            return getattr(_constant(inputs[0], self), _UFUNCS[ufunc])(inputs[1])
-        return operate(self, ufunc, method, *inputs, **options)
-
-    return update_wrapper(operator, operate)
-
-
-def _or_complex(reflected: str, operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def operator(self: Any, other: Any) -> Any:
-        if isinstance(other, Parameter | State) and isinstance(other.dtype, ComplexDType):
-            other = self.graph.constant(other)
-        if isinstance(other, Pair) or _is_complex(other):
-            pair = other if isinstance(other, Pair) else _constant(other, self)
-            return getattr(pair, reflected)(self)
-        return operate(self, other)
-
-    return update_wrapper(operator, operate)
-
-
-def _is_complex(x: Any) -> bool:
-    """Is it a complex number, or an array of such?"""
-    return isinstance(x, complex) or (isinstance(x, np.ndarray | np.generic) and np.iscomplexobj(x))
-
-
-def _constant(x: Any, beside: Any) -> ComplexTensor:
-    """A complex number, or an array of such, beside a real Tensor."""
-    if isinstance(x, complex):
-        kind = beside.dtype if beside.dtype is dtypes.float64 else dtypes.float32
-        return ComplexTensor(*(beside.graph.constant(part, kind) for part in (x.real, x.imag)))
-    return ComplexTensor(*(beside.graph.constant(part.copy()) for part in (x.real, x.imag)))
-
-
 def _real_of(target: Any) -> Any:
     """What `to` of a part is asked for where the whole is asked for a complex dtype."""
     kind = complex_dtype_of(target)
     return target if kind is None else kind.real
-
-
-# --- what makes them, and takes them apart --------------------------------------------------------
-
-
-def complex_(real: Any, imag: Any) -> ComplexTensor:
-    """real + i * imag, of two Tensors of one float dtype, which broadcast. As torch.complex."""
-    real, imag = _floats("complex", real, imag)
-    return ComplexTensor(real, imag)
-
-
-def polar(abs: Any, angle: Any) -> ComplexTensor:
-    """The complex number of an absolute value and an angle in radians. As torch.polar."""
-    size, angle = _floats("polar", abs, angle)
-    return ComplexTensor(size * angle.cos(), size * angle.sin())
-
-
-def view_as_complex(x: Any) -> ComplexTensor:
-    """(..., 2) of floats as (...) of complex numbers. As torch.view_as_complex."""
-    (x,) = _floats("view_as_complex", x)
-    if x.ndim == 0 or x.shape[-1] != 2:
-        raise ShapeError(f"view_as_complex: the shape is {x.shape}; the last dim must be 2")
-    return x._paired()
-
-
-def view_as_real(z: ComplexTensor | Parameter | State) -> Any:
-    """(...) of complex numbers as (..., 2) of floats. As torch.view_as_real."""
-    if isinstance(z, Parameter | State):
-        z = z.as_tensor()
-    if not isinstance(z, ComplexTensor):
-        raise DTypeError(f"view_as_real: {z!r} is not complex; lm.complex(re, im) makes one")
-    return z._apart()
-
-
-def imag(z: ComplexTensor) -> Any:
-    """The imaginary part. As torch.imag, it is refused of real Tensors."""
-    if not isinstance(z, ComplexTensor):
-        raise DTypeError(f"imag: {z!r} is not complex; its imaginary part would be 0")
-    return z.imag
-
-
-def _floats(what: str, *values: Any) -> tuple[Any, ...]:
-    """Tensors of float32 or float64 that have one shape."""
-    held = [x.as_tensor() if isinstance(x, Parameter | State) else x for x in values]
-    graph = graph_of(what, held)
-    tensors = [graph.constant(x) for x in held]
-    kinds = {x.dtype for x in tensors}
-    if len(kinds) > 1 or not kinds <= {dtypes.float32, dtypes.float64}:
-        names = ", ".join(x.dtype.name for x in tensors)
-        raise DTypeError(f"{what}: got {names}; it takes float32 or float64, cast others first")
-    return offered("lm")["broadcast_tensors"](*tensors) if len(tensors) > 1 else tuple(tensors)
