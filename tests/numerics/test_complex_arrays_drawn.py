@@ -254,11 +254,6 @@ SHAPES: list[list[tuple[int, ...]]] = [
 ]  # fmt: skip
 
 
-SHAPES: list[list[tuple[int, ...]]] = [
-    [(3, 4)], [(2, 3, 3), (3,)], [(), (1,)], [(0, 3)], [(4,), (4, 1)]
-]  # fmt: skip
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(120))
 def test_drawn_chains(seed: int) -> None:

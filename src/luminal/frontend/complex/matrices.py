@@ -113,9 +113,12 @@ def _called(
     """The results of a kernel of complex matrices; `is_complex`: which of them are complex."""
     count = len(operands)
     kernel = decompositions.operation(name, meaning, count, failure, rule, info, is_complex)
-    found = iter(decompositions.alone(kernel(*(part for z in operands for part in z.parts))))
-    numbers = [Pair.kind(next(found), next(found)) if pair else next(found) for pair in is_complex]
-    return (*numbers, *found)
+    remaining = iter(decompositions.alone(kernel(*(part for z in operands for part in z.parts))))
+    numbers = [
+        Pair.kind(next(remaining), next(remaining)) if pair else next(remaining)
+        for pair in is_complex
+    ]
+    return (*numbers, *remaining)
 
 
 def _square(what: str, z: Any) -> Any:
@@ -131,7 +134,7 @@ def det(z: Any) -> Any:
 
 def cofactors(z: Any) -> Any:
     """det(z) * inv(z).mT, of singular matrices too."""
-    rule = decompositions.same
+    rule = decompositions.like_first
     return _called("cofactors", lapack.cofactors, NOT_FINITE, rule, (True,), z)[0]
 
 
@@ -143,7 +146,7 @@ def slogdet(z: Any) -> SignLog:
 
 def inv(z: Any) -> Any:
     """The inverse of each matrix. InputError in the run where one is singular."""
-    a, rule = _square("linalg.inv", z), decompositions.same
+    a, rule = _square("linalg.inv", z), decompositions.like_first
     return _called("inv", lapack.inverse, SINGULAR, rule, (True,), a)[0]
 
 
@@ -151,7 +154,7 @@ def inv_ex(z: Any, *, check_errors: bool = False) -> Inverse:
     """The inverse without an error: NaN for singular matrices, and their info is not 0."""
     if check_errors:
         return Inverse(inv(z), z.graph.full(z.extents[:-2], 0, dtypes.int32))
-    a, rule = _square("linalg.inv", z), decompositions.same
+    a, rule = _square("linalg.inv", z), decompositions.like_first
     return Inverse(*_called("inv_ex", lapack.inverse, SINGULAR, rule, (True,), a, info=True))
 
 
@@ -174,7 +177,7 @@ def _solved(name: str, a: Any, b: Any, left: bool, info: bool) -> tuple[Any, ...
     first, second = _paired("linalg.solve", a, b.unsqueeze(-1) if is_vector else b, left)
     if not left:
         first, second = first.mT, second.mT
-    rule = decompositions.second
+    rule = decompositions.like_second
     x, *rest = _called(name, lapack.solve, SINGULAR, rule, (True,), first, second, info=info)
     x = x if left else x.mT
     return x.squeeze(-1) if is_vector else x, *rest
@@ -209,7 +212,7 @@ def cholesky_ex(z: Any, *, upper: bool = False, check_errors: bool = False) -> C
 
 
 def _factor(name: str, z: Any, upper: bool, info: bool) -> tuple[Any, ...]:
-    a, rule = _square("linalg.cholesky", z), decompositions.same
+    a, rule = _square("linalg.cholesky", z), decompositions.like_first
     a = a.mH if upper else a
     factor, *rest = _called(name, lapack.cholesky, INDEFINITE, rule, (True,), a, info=info)
     return factor.mH if upper else factor, *rest
@@ -235,7 +238,7 @@ def solve_triangular(
     if unitriangular:
         eye = first.graph.eye(first.extents[-1], dtype=dtypes.bool_)
         first = first.masked_fill(eye, 1)
-    rule = decompositions.second
+    rule = decompositions.like_second
     (x,) = _called("solve_triangular", lapack.triangular, SINGULAR, rule, (True,), first, second)
     x = x.flip(-2) if upper else x
     return x if left else x.mT
@@ -255,7 +258,7 @@ def qr(z: Any, mode: str = "reduced") -> decompositions.QR:
 def svdvals(z: Any) -> Any:
     """The singular values, real and descending: (..., m, n) to (..., min(m, n))."""
     decompositions.matrix("linalg.svdvals", z.real)
-    rule = decompositions.values
+    rule = decompositions.values_of_each
     return _called("svdvals", lapack.singular_values, NOT_FINITE, rule, (False,), z)[0]
 
 

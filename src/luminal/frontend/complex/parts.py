@@ -36,24 +36,27 @@ def as_complex(x: Any, like: Any) -> Any:
         return complex_constant(x, like.real)
     # Functions of it are computed in its dtype, which is the result's.
     dtype = dtypes.promote(promotion((like.real, x)), dtypes.float32)
-    real = x.cast(dtype) if is_tensor(x) else like.graph.constant(x, dtype)
+    has_dtype = is_tensor(x) or is_array(x)
+    real = like.graph.constant(x).cast(dtype) if has_dtype else like.graph.constant(x, dtype)
     return Pair.kind(real, creation.zeros_like(real))
 
 
 def linear(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The function of the real parts and that of the imaginary ones, put together again."""
     bound = bound_to(function, args, kwargs)
-    given = bound.arguments
-    some = next(x for operand in given.values() for x in _each(operand) if isinstance(x, Pair))
-    if isinstance(given.get("alpha"), complex):  # of index_add: what is added is multiplied by it
-        given["source"] = as_complex(given["source"], some) * given.pop("alpha")
-    values = VALUES - {"source"} if "destination" in given else VALUES  # of movedim: dims
-    for name, x in given.items():
+    arguments = bound.arguments
+    some = next(x for operand in arguments.values() for x in _each(operand) if isinstance(x, Pair))
+    if isinstance(
+        arguments.get("alpha"), complex
+    ):  # of index_add: what is added is multiplied by it
+        arguments["source"] = as_complex(arguments["source"], some) * arguments.pop("alpha")
+    values = VALUES - {"source"} if "destination" in arguments else VALUES  # of movedim: dims
+    for name, x in arguments.items():
         if name == "dtype" and x is not None and complex_dtype_of(x) is None:
             raise DTypeError(
                 f"{function.__name__}: of complex numbers in {x}, which holds none; take z.real"
             )
-        given[name] = _alike(x, some, is_value=name in values)
+        arguments[name] = _alike(x, some, is_value=name in values)
     parts = [
         function(
             *(part_of(x, part) for x in bound.args),

@@ -112,11 +112,11 @@ def back(x: Tensor, dtype: DType) -> Tensor:
     return x.cast(dtype) if dtype.is_storage else x
 
 
-def same(a: TensorType, *others: TensorType) -> list[tuple[Shape, Any]]:
+def like_first(a: TensorType, *others: TensorType) -> list[tuple[Shape, Any]]:
     return [(a.shape, a.dtype)]
 
 
-def second(a: TensorType, b: TensorType) -> list[tuple[Shape, Any]]:
+def like_second(a: TensorType, b: TensorType) -> list[tuple[Shape, Any]]:
     return [(b.shape, b.dtype)]
 
 
@@ -136,7 +136,7 @@ def det(x: Tensor) -> Tensor:
 def cofactors(x: Tensor) -> Tensor:
     """det(x) * inv(x).mT, the derivative of `det`: (..., n, n), of singular matrices too."""
     a = square("linalg.cofactors", x)
-    return back(operation("cofactors", lapack.cofactors, 1, NOT_FINITE, same)(a), x.dtype)
+    return back(operation("cofactors", lapack.cofactors, 1, NOT_FINITE, like_first)(a), x.dtype)
 
 
 one_of_each: Rule = partial(_batch, 1)
@@ -160,7 +160,7 @@ def slogdet(x: Tensor) -> SignLog:
 def inv(x: Tensor) -> Tensor:
     """The inverse of each matrix. InputError in the run where one is singular."""
     a = square("linalg.inv", x)
-    return back(operation("inv", lapack.inverse, 1, SINGULAR, same)(a), x.dtype)
+    return back(operation("inv", lapack.inverse, 1, SINGULAR, like_first)(a), x.dtype)
 
 
 class WithInfo(NamedTuple):
@@ -183,7 +183,7 @@ def inv_ex(x: Tensor, *, check_errors: bool = False) -> Inverse:
     if check_errors:
         inverse = inv(x)
         return Inverse(inverse, x.graph.full(x.extents[:-2], 0, dtypes.int32))
-    result, info = operation("inv_ex", lapack.inverse, 1, SINGULAR, same, True)(a)
+    result, info = operation("inv_ex", lapack.inverse, 1, SINGULAR, like_first, True)(a)
     return Inverse(back(result, x.dtype), info)
 
 
@@ -209,7 +209,7 @@ def _solved(name: str, a: Tensor, b: Tensor, left: bool, info: bool) -> tuple[Te
     vector = is_vector(a, b, left)
     common = promotion((a, b))
     first, second = paired("linalg.solve", a, b.unsqueeze(-1) if vector else b, left)
-    call = operation(name, lapack.solve, 2, SINGULAR, second, info)
+    call = operation(name, lapack.solve, 2, SINGULAR, like_second, info)
     if left:
         solution, *rest = alone(call(first, second))
     else:
@@ -273,7 +273,7 @@ def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -
 def _factor(a: Tensor, upper: bool, dtype: DType, info: bool) -> tuple[Tensor, ...]:
     name = "cholesky_ex" if info else "cholesky"
     # LAPACK reads one triangle; of a symmetric matrix the transpose has the other one in its place.
-    call = operation(name, lapack.cholesky, 1, INDEFINITE, same, info)
+    call = operation(name, lapack.cholesky, 1, INDEFINITE, like_first, info)
     factor, *rest = alone(call(a.mT if upper else a))
     return back(factor.mT if upper else factor, dtype), *rest
 
@@ -300,7 +300,7 @@ def solve_triangular(
     if unitriangular:
         eye = first.graph.eye(first.extents[-1], dtype=dtypes.bool_)
         first = where(eye, 1, first)
-    call = operation("solve_triangular", lapack.triangular, 2, SINGULAR, second)
+    call = operation("solve_triangular", lapack.triangular, 2, SINGULAR, like_second)
     solution = call(first, second)
     solution = flip(solution, -2) if upper else solution
     return back(solution if left else solution.mT, common)
@@ -376,7 +376,7 @@ def svd(x: Tensor, full_matrices: bool = True) -> SVD:
 def svdvals(x: Tensor) -> Tensor:
     """The singular values, descending: (..., m, n) to (..., min(m, n))."""
     a = matrix("linalg.svdvals", x)
-    call = operation("svdvals", lapack.singular_values, 1, NOT_FINITE, values)
+    call = operation("svdvals", lapack.singular_values, 1, NOT_FINITE, values_of_each)
     return back(call(a), x.dtype)
 
 
@@ -393,7 +393,7 @@ def _full_svd(a: TensorType) -> list[tuple[Shape, Any]]:
     return [(shape, a.dtype) for shape in shapes]
 
 
-def values(a: TensorType) -> list[tuple[Shape, Any]]:
+def values_of_each(a: TensorType) -> list[tuple[Shape, Any]]:
     return [svd_shapes(a)[1]]
 
 
@@ -417,7 +417,7 @@ def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
 def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of `eigh`."""
     a = _symmetric("linalg.eigvalsh", x, UPLO)
-    call = operation("eigvalsh", lapack.symmetric_values, 1, NOT_FINITE, values)
+    call = operation("eigvalsh", lapack.symmetric_values, 1, NOT_FINITE, values_of_each)
     return back(call(a), x.dtype)
 
 
@@ -468,4 +468,4 @@ def _rows(a: TensorType, pivots: TensorType) -> list[tuple[Shape, Any]]:
 def matrix_exp(x: Tensor) -> Tensor:
     """1 + x + x @ x / 2 + ...: Pade's approximant of order 13, scaled and squared, in float64."""
     a = square("linalg.matrix_exp", x)
-    return back(operation("matrix_exp", lapack.exponential, 1, NOT_FINITE, same)(a), x.dtype)
+    return back(operation("matrix_exp", lapack.exponential, 1, NOT_FINITE, like_first)(a), x.dtype)
