@@ -88,8 +88,9 @@ def check(name: str) -> None:
     theirs = torch.tensor(a, requires_grad=True)
     found, wanted = leaves(CASES[name](lm, x)), leaves(CASES[name](torch, theirs))
     for y, z in zip(found, wanted, strict=True):
-        assert y.numpy().dtype == z.detach().numpy().dtype
-        close_to_greatest(y.numpy(), z.detach().resolve_conj().numpy(), 1e-12)
+        exact = z.detach().resolve_conj().numpy()
+        assert y.numpy().dtype == exact.dtype
+        close_to_greatest(y.numpy(), exact, 1e-12)
     gradient = lm.grad(weighted(found, lm.tensor), x).numpy()
     weighted(wanted, torch.tensor).backward()
     close_to_greatest(gradient, theirs.grad.resolve_conj().numpy(), 1e-10)
