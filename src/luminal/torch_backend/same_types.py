@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from luminal.frontend.complex import ComplexTensor
+from luminal.frontend.complex.tensor import ComplexTensor
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.movement.views import respelled
 from luminal.torch_backend.errors import UnsupportedError
