@@ -14,7 +14,9 @@ README = "readme.md"
 WORKER = Path(__file__).with_name("iframe-worker.js")
 OUTSIDE = "src|tests|bench|examples|include|LICENSE"
 """Where links go that are none on the site."""
-ASIDE = ("changes.md", "design.md", "lessons.md", "measurements.md")
+ASIDE = (
+    "architecture.md", "backends.md", "changes.md", "design.md", "lessons.md", "measurements.md",
+)  # fmt: skip
 """Pages that name everything: the search gives others first."""
 
 

@@ -176,7 +176,7 @@ def _described(entry: Entry, home: str, level: int) -> list[str]:
     if entry.signature:
         lines += ["```text", f"{home}.{entry.name}{entry.signature}", "```", ""]
     lines += [_prose(entry.text) or "*(no text)*", ""]
-    if example := _example(entry.name, home):
+    if example := example_of(entry.name, home):
         lines += ["```python", str(example), "```", ""]
     facts = [
         f"**Source:** `{entry.source}`" if entry.source else "",
@@ -188,17 +188,36 @@ def _described(entry: Entry, home: str, level: int) -> list[str]:
 
 
 SAME = {
-    "luminal.Tensor": ("luminal",),
+    "luminal.Tensor": ("luminal", "luminal.nn.functional", "luminal.linalg"),
     "luminal": ("luminal.nn.functional", "luminal.linalg", "luminal.Tensor"),
+    "luminal.nn.functional": ("luminal",),
     "luminal.linalg": ("luminal",),
     "luminal.special": ("luminal",),
 }
 """By module others whose names mean the same there, so that their examples do, too."""
 
 
-def _example(name: str, home: str) -> examples.Example | None:
-    found = (examples.read(module).get(name) for module in (home, *SAME.get(home, ())))
+def example_of(name: str, home: str) -> examples.Example | None:
+    """What shows a name: an example of its own, or one of another name of the same function."""
+    modules = (home, *SAME.get(home, ()))
+    names = (name, *(other for other in _alike(home).get(name, ()) if other != name))
+    found = (examples.read(module).get(each) for each in names for module in modules)
     return next(filter(None, found), None)
+
+
+@cache
+def _alike(home: str) -> dict[str, list[str]]:
+    """By name those of the same function in a module (or a class)."""
+    if home in MODULES:
+        module = importlib.import_module(home)
+        entries = [Entry(name, getattr(module, name)) for name in public(module)]
+    else:
+        entries = [*members(held(home))]
+    kin: dict[int, list[str]] = {}
+    for entry in entries:
+        if callable(entry.value):
+            kin.setdefault(id(inspect.unwrap(entry.value)), []).append(entry.name)
+    return {name: names for names in kin.values() for name in names}
 
 
 def _methods(kind: type) -> list[str]:

@@ -4,8 +4,8 @@ A file `NAME.txt` here holds those of the module (or the class) of that name. Ea
 heading `## name`: lines of Python, of which the last is an expression, then what it gives behind
 `# ` (on the same line where that fits). `...` stands there for any text; behind digits it stands
 for more of them, where the last that is shown may differ by one from machine to machine. The names
-in `IMPORTS` are known. A test runs all, and asks PyTorch the same where it has the same name;
-`--write` puts what they give now in the place of what they say.
+in `IMPORTS` are known. A test runs all, and asks PyTorch, or NumPy's array API, the same where they
+have the same name; `--write` puts what they give now in the place of what they say.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ IMPORTS = """\
 import numpy as np
 
 import luminal as lm
+from luminal import array_api as xp
 from luminal import nn, optim, training
 from luminal.nn import functional as F
 """
 """What every example may use."""
+
+NEEDED = {"luminal.onnx": "onnx", "luminal.torch_backend": "torch"}
+"""By module the package without which it cannot be imported."""
 
 CUT, NUMBER = r"(-?\d+\.\d+\.\.\.)", r"(-?\d+\.\d+(?:e-?\d+)?)"
 """A number of which only some digits are shown, and one as Python writes it."""

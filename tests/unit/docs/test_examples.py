@@ -1,4 +1,4 @@
-"""The examples of the reference give what they show, and what PyTorch gives where it has them."""
+"""The examples of the reference give what they show, and what PyTorch or NumPy give for them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,53 @@ from typing import Any
 import numpy as np
 import pytest
 
+import luminal as lm
 from manual import examples, reference
 from manual.examples import Example
 
 ALL = [example for module in examples.modules() for example in examples.read(module).values()]
-SAMPLE = ALL[::40]
+SAMPLE = [each for each in ALL if each.module not in examples.NEEDED][::80]
 
 OURS = {
-    "luminal": "autocast checkpoint compile custom_vjp devices Graph iota jit load Parameter "
-    "promote_types result_type save scan State stop_gradient value_and_grad",
+    "luminal": (
+        "all_gather all_reduce all_to_all assign astype autocast checkpoint CompilationMode "
+        "compile compile_count CompileError ComplexTensor constant cumulative_prod "
+        "cumulative_sum custom_kernel custom_vjp default_graph DeviceError devices DimError "
+        "DType DTypeBoundaryError DTypeError Executable execute Expression Graph GraphError "
+        "GraphTensor InputError instance_norm iota jit load load_exported LoadError "
+        "LuminalError Mesh Parameter permute_ranks promote_types quantize rank_along read "
+        "recording reduce_scatter require reset result_type Run save save_gguf scan "
+        "SearchOptions ShapeError shard spmd State stop_gradient TimeBudget to_dlpack tri "
+        "unique value_and_grad VerifyError weight"
+    ),
+    "luminal.Tensor": (
+        "bitcast cast cbrt device dtype extents keep merge_dims output parameter retrieve set "
+        "shard slice split_dims state"
+    ),
     "luminal.linalg": "outer",
-    "luminal.nn": "alibi_slopes FocalLoss keyed MoE SwiGLU",
-    "luminal.optim": "clip_grad_norm clip_grad_value grad_norm LAMB Lion",
-    "luminal.Tensor": "cast dtype merge_dims split_dims",
-    **{f"luminal.{name}": "all" for name in ("models", "random", "training")},
-}
+    "luminal.nn": (
+        "alibi_slopes Attention Cache causal_mask FeedForward FocalLoss GatedFeedForward "
+        "keyed KVCache MaskedAttention MoE RelativeBias RMSELoss RotaryEmbedding "
+        "SigmoidFocalLoss SwiGLU"
+    ),
+    "luminal.nn.functional": "focal_loss rmse_loss sigmoid_focal_loss",
+    "luminal.nn.init": (
+        "constant dirac drawn DrawnParameter eye fans kaiming_normal kaiming_uniform normal "
+        "ones orthogonal parameter sparse trunc_normal uniform xavier_normal xavier_uniform "
+        "zeros"
+    ),
+    "luminal.optim": (
+        "adadelta_on_graph adagrad_on_graph adam_on_graph adamax_on_graph clip_grad_norm "
+        "clip_grad_value grad_norm LAMB lamb_on_graph Lion lion_on_graph muon_on_graph "
+        "nadam_on_graph radam_on_graph rmsprop_on_graph sgd_momentum_on_graph sgd_on_graph"
+    ),
+    **dict.fromkeys(
+        (f"luminal.{name}" for name in (
+            "array_api", "distributed", "models", "onnx", "random", "torch_backend", "training",
+        )),
+        "all",
+    ),
+}  # fmt: skip
 """By module the examples that PyTorch does not run, or answers with an object of its own."""
 
 
@@ -49,13 +81,29 @@ def test_some_give_what_they_show() -> None:
 
 
 @pytest.mark.long
-def test_all_give_what_they_show() -> None:
-    assert [*faults(ALL)] == []
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's own modules
+@pytest.mark.parametrize("module", examples.modules())
+def test_all_give_what_they_show(module: str) -> None:
+    if module in examples.NEEDED:
+        pytest.importorskip(examples.NEEDED[module])
+    assert [*faults([*examples.read(module).values()])] == []
 
 
 def test_they_are_of_public_names() -> None:
     for module in examples.modules():
         assert set(examples.read(module)) <= offered(module), module
+
+
+@pytest.mark.long
+def test_every_public_name_has_one() -> None:
+    for home in (*reference.MODULES, "luminal.Tensor"):
+        names = {name for name in offered(home) if not reference.example_of(name, home)}
+        modules = {name for name in names if f"{home}.{name}" in reference.MODULES}
+        assert names - modules <= PLAIN, home
+
+
+PLAIN = {"P", "WandB"}
+"""What types are written with, and what logs elsewhere."""
 
 
 def offered(module: str) -> set[str]:
@@ -88,12 +136,30 @@ def test_pytorch_gives_the_same() -> None:
         found = example.given(ours)
         assert same(found, expected), f"{example.module}.{example.name}: {found}, not {expected}"
         compared += 1
-    assert compared > 500
+    assert compared > 750
+
+
+@pytest.mark.long
+def test_numpy_gives_the_same_arrays() -> None:
+    """NumPy's own namespace is of the array API, but for bfloat16 and what says which dtype."""
+    theirs, ours = {"np": np, "xp": np}, examples.known()
+    for example in examples.read("luminal.array_api").values():
+        if example.name not in ("Array", "bfloat16"):
+            found, expected = (listed(example.given(names)) for names in (ours, theirs))
+            assert same(found, expected), f"{example.name}: {found}, not {expected}"
+
+
+def listed(shown: Any) -> Any:
+    return np.asarray(shown).tolist() if hasattr(shown, "__array_namespace__") else shown
 
 
 def same(found: Any, expected: Any) -> bool:
     if isinstance(expected, list | tuple):
         return len(found) == len(expected) and all(map(same, found, expected))
+    if isinstance(found, lm.DType):
+        return found.name == str(expected).removeprefix("torch.")
+    if isinstance(expected, float) and math.isnan(expected):
+        return math.isnan(found)
     if isinstance(expected, float):
         return math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-6)
     return bool(found == expected)
