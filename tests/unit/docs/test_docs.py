@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +26,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
         "docs/exporting.md",
         pytest.param("docs/first_model.md", marks=pytest.mark.long),
         "docs/generation.md",
+        "docs/numerics.md",
         "docs/onnx.md",
         "docs/pytorch.md",
         "docs/rules.md",
@@ -43,6 +46,22 @@ def test_the_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     for block in blocks:
         brief = re.sub(r"TimeBudget\([23]\)", "TimeBudget(0.3)", block)  # a search of seconds
         exec(compile(brief, name, "exec"), known)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler (cc)")
+def test_the_kernel_in_c_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/custom_kernels.md").read_text("utf-8").partition("## A kernel in C\n")[2]
+    (source,) = re.findall(r"```c\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "norms.c").write_text(source)
+    command = source.partition("norms.c: ")[2].partition("\n")[0]
+    subprocess.run(command, shell=True, check=True)
+    code = re.findall(r"```python no-run\n(.*?)```", text, re.DOTALL)[0]
+    exec(compile(f"import luminal as lm\n{code}", "custom_kernels.md", "exec"), {})
+    assert capsys.readouterr().out == "[10.0, 20.0]\n"
 
 
 def test_the_folder_map_names_every_folder_and_module() -> None:
