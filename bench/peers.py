@@ -1,18 +1,21 @@
 """`python -m bench.peers`: what the newest releases of the others change, once a quarter.
 
-An environment of its own gets Luminal as it is here and the newest release of each peer, one after
-the other: what does not install is named and left out. Then a few rows run with the pinned releases
-and with the newest, in turns. The answer says which versions changed, how the times of each side
-and our ratios moved, and what failed; it is printed and written as JSON.
+An environment of its own stands before the one that this runs in, from which it has all that it
+does not hold itself. It gets the newest release of each peer, one after the other: what does not
+install, or would bring libraries of CUDA, is named and left out. Then a few rows run with the
+pinned releases and with the newest, in turns. The answer says which versions changed, how the times
+of each side and our ratios moved, and what failed; it is printed and written as JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,11 +31,15 @@ from luminal.base import config
 from luminal.base.errors import LoadError
 from luminal.runtime.report_text import table_lines
 
-PEERS = ("torch", "transformers", "onnx", "onnxruntime", "jax", "llama-cpp-python")
+PEERS = ("numpy", "torch", "transformers", "onnx", "onnxruntime", "jax", "llama-cpp-python")
 ROWS = ("matmul", "attention", "blocks", "convolution")
 FOLDER = ROOT / "build/peers"
 PINNED, NEWEST = "pinned", "newest"
 INSTALL_LIMIT, RUN_LIMIT = 1200.0, 3600.0  # seconds
+LARGEST = (
+    600 << 20
+)  # bytes of a file: PyTorch's library for CPUs has 440 MB, its wheel for CUDA 900
+GPU = "nvidia-"  # what the packages are called that are gigabytes, and that no row uses
 HEAD = ("what", "side", "pinned, ms", "newest, ms", "newest takes")
 NOTED = 0.1  # a side's time that moves by less says nothing
 
@@ -91,14 +98,33 @@ def installed(place: Path, packages: Sequence[str]) -> tuple[Path, list[str]]:
     python = place / "bin/python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet"]
+        (folder,) = place.glob("lib/python*/site-packages")
+        (folder / "pinned.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
     failures = []
-    for package in (str(ROOT), *packages):
-        upgrade = [] if package == str(ROOT) else ["--upgrade"]
-        if reason := _failure([*pip, *upgrade, package], INSTALL_LIMIT):
-            name = "Luminal" if package == str(ROOT) else package
-            failures.append(f"{name} did not install: {reason}")
+    for package in packages:
+        install = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", package]
+        if reason := _refused(install) or _failure(install, INSTALL_LIMIT, LARGEST):
+            failures.append(f"{package} did not install: {reason}")
     return python, failures
+
+
+def _refused(install: Sequence[str]) -> str:
+    """Why a release is not installed, by the plan of what it would bring; empty where it may be."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.json"
+        if reason := _failure(
+            [*install, "--dry-run", "--report", str(path)], INSTALL_LIMIT, LARGEST
+        ):
+            return reason
+        plan = json.loads(path.read_text("utf-8"))["install"]
+    names = [each["metadata"]["name"] for each in plan]
+    gpu = [name for name in names if name.startswith(GPU)]
+    if not gpu:
+        return ""
+    return (
+        f"it would bring {gpu[0]} and {len(gpu) - 1} more for a GPU, gigabytes that no row uses; "
+        "set PIP_INDEX_URL to an index of builds for CPUs"
+    )
 
 
 def measured(python: str, subject: str) -> Mapping[str, Any] | str:
@@ -181,8 +207,15 @@ def _side(rows: Sequence[Mapping[str, Any]], side: str) -> float:
     return float(statistics.median(row["sides"][side]["median"] for row in rows))
 
 
-def _failure(command: Sequence[str], limit: float) -> str:
-    """The last line that a command said where it failed; empty where it did not."""
+def _failure(command: Sequence[str], limit: float, largest: int | None = None) -> str:
+    """The last line that a command said where it failed; empty where it did not. `largest`: the
+    most bytes of a file that it may write.
+    """
+
+    def bounded() -> None:
+        if largest is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+
     try:
         done = subprocess.run(
             command,
@@ -191,6 +224,7 @@ def _failure(command: Sequence[str], limit: float) -> str:
             text=True,
             timeout=limit,
             env=config.child_environment() | {"PYTHONPATH": str(ROOT / "src")},
+            preexec_fn=bounded,
         )
     except subprocess.TimeoutExpired:
         return f"took more than {limit:.0f} s"

@@ -72,16 +72,38 @@ def test_a_release_that_fails_is_named_and_the_others_are_measured(
     assert json.loads(out.read_text("utf-8"))["versions"] == {"torch": ["2.13", "2.14"]}
 
 
+PIP = """#!/bin/sh
+plan='{"install": [{"metadata": {"name": "onnx"}}]}'
+cuda='{"install": [{"metadata": {"name": "nvidia-nccl"}}, {"metadata": {"name": "nvidia-cufft"}}]}'
+case $* in
+  *torch*--report*) plan=$cuda;;
+  *jax*--report*) echo a; echo 'no wheel' >&2; exit 3;;
+esac
+case $* in
+  *--report*) for last; do :; done; echo "$plan" > "$last";;
+  *numpy) exec truncate -s 700M FOLDER/large;;
+  *) echo onnx >> FOLDER/done;;
+esac
+"""
+"""What answers as pip: with plans, and by installing."""
+
+
 def test_an_installation_that_fails_says_its_last_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     python = tmp_path / "bin/python"
     python.parent.mkdir()
-    python.write_text("#!/bin/sh\ncase $* in *jax) echo a; echo 'no wheel' >&2; exit 3;; esac\n")
+    python.write_text(PIP.replace("FOLDER", str(tmp_path)))
     python.chmod(0o755)
-    found, failures = peers.installed(tmp_path, ["torch", "jax"])
+    found, failures = peers.installed(tmp_path, ["onnx", "jax", "numpy", "torch"])
     assert found == python
-    assert failures == ["jax did not install: status 3: no wheel"]
+    assert failures == [
+        "jax did not install: status 3: no wheel",
+        "numpy did not install: status -25: it said nothing",  # SIGXFSZ: a file of 700 MB
+        "torch did not install: it would bring nvidia-nccl and 1 more for a GPU, gigabytes that no "
+        "row uses; set PIP_INDEX_URL to an index of builds for CPUs",
+    ]
+    assert (tmp_path / "done").read_text("utf-8").split() == ["onnx"]
     monkeypatch.setattr(peers, "RUN_LIMIT", 0.01)
     python.write_text("#!/bin/sh\nexec sleep 5\n")
     assert peers.measured(str(python), "matmul") == "took more than 0 s"
