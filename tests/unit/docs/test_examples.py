@@ -36,7 +36,7 @@ OURS = {
         "bitcast cast cbrt device dtype extents keep merge_dims output parameter retrieve set "
         "shard slice split_dims state"
     ),
-    "luminal.linalg": "outer",
+    "luminal.linalg": "matrix_transpose outer",
     "luminal.nn": (
         "alibi_slopes Attention Cache causal_mask FeedForward FocalLoss GatedFeedForward "
         "keyed KVCache MaskedAttention MoE RelativeBias RMSELoss RotaryEmbedding "
