@@ -41,7 +41,8 @@ class Pairs(NamedTuple):
         also in its quietest round?
         """
         low, middle, high = np.percentile(np.divide(self.second, self.first), [25, 50, 75])
-        certain = middle - (high - low) / 2 > 1 and middle > 1 + share
+        # Ratios spread by factors: what is 10, 16 and 45 times as fast is surely faster.
+        certain = middle > math.sqrt(high / low) and middle > 1 + share
         return bool(certain and min(self.first) < min(self.second))
 
 
