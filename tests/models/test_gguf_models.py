@@ -6,6 +6,7 @@ import contextlib
 import math
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,19 @@ def test_files_as_the_public_converter_writes_them(name: str, tmp_path: Path) ->
         )
     check_logits(theirs, decoder_of(load_checkpoint(path)), "reference")
     check_written(*gguf_model(checkpoint), path)
+
+
+def test_other_sections_of_positions_are_another_model(tmp_path: Path) -> None:
+    made(ALL["Qwen2VL_text"], tmp_path)
+    config = decoder_of(load_checkpoint(tmp_path)).config
+    rotary = config.layers[0].rotary
+    assert rotary is not None
+    other = tuple(
+        replace(layer, rotary=replace(rotary, sections=(2, 1, 1))) for layer in config.layers
+    )
+    check_same(config, config, "qwen2vl")
+    with pytest.raises(InputError, match="GGUF files of qwen2vl cannot say layers="):
+        check_same(config, replace(config, layers=other), "qwen2vl")
 
 
 @pytest.mark.long

@@ -616,6 +616,7 @@ VARIANTS = {
             "num_local_experts": 4,
             "attention_bias": True,
             "lm_head_bias": True,
+            "rms_norm_eps": 1e-3,
             "max_position_embeddings": 96,
             "rope_parameters": {
                 "rope_theta": 10000.0,
