@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from luminal.base.errors import InputError
+from luminal.cli.on_ranks import cut, on_ranks
 from luminal.cli.options import (
     Adapter,
     Backend,
@@ -19,11 +20,15 @@ from luminal.cli.options import (
     Projector,
     Seed,
     Temperature,
+    Tensor,
     Tokenizer,
     TopP,
     one_adapter,
     tell_sight,
 )
+
+if TYPE_CHECKING:
+    from luminal.serve.ranks import Ranks
 
 
 def command(
@@ -65,19 +70,19 @@ def command(
     adapter: Adapter = None,
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,
+    tensor: Tensor = 1,
     stats: Annotated[bool, typer.Option("--stats", help="End with times and tokens/s.")] = False,
 ) -> None:
     """Continue a prompt, token by token."""
     from luminal import models
 
+    ranks = on_ranks(tensor)
     loaded = models.load(
         model or models.SHIPPED, tokenizer, mode, backend,
         keep_quantized=keep_quantized, compute_dtype=compute_dtype, adapter=one_adapter(adapter),
-        projector=mmproj,
+        projector=mmproj, ahead=ranks.have_all,
     )  # fmt: skip
-    if not isinstance(loaded, models.LanguageModel):
-        raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")
-    tell_sight(loaded, mmproj)
+    _prepare(loaded, model, mmproj, ranks)
     pieces = loaded.stream(
         prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
         min_p=min_p, repetition_penalty=repetition_penalty, seed=seed,
@@ -87,6 +92,16 @@ def command(
     if stats:
         typer.echo()
         typer.echo(loaded.stats.text())
+
+
+def _prepare(loaded: Any, name: str, mmproj: str | None, ranks: Ranks) -> None:
+    """Says what sees, and gives ranks their parts. Raises InputError for what writes no text."""
+    from luminal import models
+
+    if not isinstance(loaded, models.LanguageModel):
+        raise InputError(f"generate: {name} is a {type(loaded).__name__}; give a language model")
+    tell_sight(loaded, mmproj)
+    cut(loaded, ranks)
 
 
 def _print(prompt: str, pieces: Iterable[str]) -> None:

@@ -48,6 +48,8 @@ ComputeDtype = Annotated[
     ),
 ]
 
+Tensor = Annotated[int, typer.Option(min=1, help="Ranks that each have a part of the model.")]
+
 Mode = Annotated[str, typer.Option("--mode", help="How to compile; see lm.compile.")]
 
 Tokenizer = Annotated[

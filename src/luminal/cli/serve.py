@@ -22,6 +22,7 @@ from luminal.cli.options import (
     KeepQuantized,
     Projector,
     Template,
+    Tensor,
     Tokenizer,
 )
 
@@ -66,7 +67,6 @@ Adapters = Annotated[
         "merged into the weights.",
     ),
 ]
-Tensor = Annotated[int, typer.Option(min=1, help="Ranks that each have a part of the model.")]
 Replicas = Annotated[int, typer.Option(min=1, help="Copies of the model, of --tensor ranks each.")]
 Restarts = Annotated[
     int, typer.Option(min=0, help="How often in a row a copy whose ranks have died starts again.")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -15,10 +13,12 @@ from luminal.base import garbage
 from luminal.base.dtypes import int32
 from luminal.base.errors import GraphError
 from luminal.base.forks import rlock
+from luminal.distribute.mesh import Mesh
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.memory.arrays import HOST, MemorySpace
 from luminal.memory.state import State
+from luminal.models.cache_states import spread, states_of
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import ADJUSTING, Draw, arrays, features_of
@@ -54,6 +54,7 @@ class Programs:
         self.rows = 0  # of the caches of a batch
         self._batch_caches = self.caches[:0]
         self._made: dict[tuple[str, Features], Executable] = {}
+        self._mesh: Mesh | None = None
         self.seconds = 0.0  # of compiling
         self._last: Text | None = None  # whose keys and values the caches of one text hold
         self._owner: object = None  # what began last
@@ -65,6 +66,13 @@ class Programs:
     def _is_queued(self) -> bool:
         """Does the device compute while the host goes on?"""
         return MemorySpace.by_name(self._backend) is not HOST
+
+    def cut(self, mesh: Mesh) -> None:
+        """Has all programs run on the ranks of a mesh of one axis, which make the same calls; each
+        keeps the keys and values of its own heads. Raises InputError for another kind of cache.
+        """
+        self._mesh = mesh
+        spread(self.caches, mesh)
 
     # --- running
 
@@ -228,6 +236,8 @@ class Programs:
                 key: program for key, program in self._made.items() if not key[0].startswith(_BATCH)
             }
             self._batch_caches = self.model.make_caches(self.context, batch=self.rows)
+            if self._mesh is not None:
+                spread(self._batch_caches, self._mesh)
 
     def _choices(self, draws: Sequence[Draw], features: Features) -> dict[str, np.ndarray]:
         return arrays(draws, features, self.model.config.vocab_size)
@@ -277,7 +287,9 @@ class Programs:
                 mode = CompilationMode.FAST  # Ctrl-C ends all searching at once
             with garbage.held():  # all that is recorded stays
                 graph = record()
-            program = self._made[key] = compile(graph, backend=self._backend, mode=mode)
+            program = self._made[key] = compile(
+                graph, backend=self._backend, mode=mode, mesh=self._mesh
+            )
             self.seconds += time.perf_counter() - start
         return program
 
@@ -353,20 +365,6 @@ class Programs:
             if value is not None:
                 value.output(name)
         return chosen.tokens
-
-
-def states_of(caches: Sequence[Any]) -> list[State]:
-    """The States of caches of any kind, each once."""
-    states: list[State] = []
-    for cache in caches:
-        held = (getattr(cache, field.name) for field in fields(cache))
-        for holder in held:
-            states += [state for state in _listed(holder) if isinstance(state, State)]
-    return list(dict.fromkeys(states))
-
-
-def _listed(x: Any) -> Sequence[Any]:
-    return x if isinstance(x, tuple) else (x,)
 
 
 def _named(name: str, seen: Sequence[str]) -> str:

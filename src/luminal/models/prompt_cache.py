@@ -19,8 +19,9 @@ from luminal.loaders.mapped import given_path
 from luminal.loaders.safetensors_file import read_safetensors
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.memory.arrays import HOST
+from luminal.models.cache_states import states_of
 from luminal.models.decoder import Decoder
-from luminal.models.programs import Programs, states_of
+from luminal.models.programs import Programs
 from luminal.models.text import Text
 
 DIGEST_BYTES = 32

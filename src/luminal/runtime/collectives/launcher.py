@@ -79,16 +79,18 @@ class Ended(NamedTuple):
 def run(
     count: int, program: Sequence[str], signals: Signals, folder: Path,
     variables: dict[str, str] | None = None, look: Callable[[], None] | None = None,
+    numbered: bool = True,
 ) -> Ended:  # fmt: skip
     """Runs a program once, a script or ("-m", module) and its arguments, and looks after something
     meanwhile. The exit status is that of the rank that failed, or 130 after Ctrl-C; if it is not 0
     none of its processes stays.
 
     folder: for what this process and those who watch the ranks tell one another.
+    numbered: lines of output begin with the number of their rank, where mpiexec can do that.
     """
     if signals.first is not None:
         return Ended(128 + signals.first)
-    command = [*_mpiexec(count), *RANK]
+    command = [*_mpiexec(count, numbered), *RANK]
     start = Start(folder)
     process = subprocess.Popen(
         [*command, *program],
@@ -164,8 +166,10 @@ class Signals:
             signal.signal(number, handler)
 
 
-def _mpiexec(count: int) -> list[str]:
-    """mpiexec for so many ranks, whose output has their numbers before each line where it can."""
+def _mpiexec(count: int, numbered: bool) -> list[str]:
+    """mpiexec for so many ranks, whose output has their numbers before each line where it can, if
+    that is wanted.
+    """
     path = mpiexec()
     if path is None:
         raise InputError(f"luminal launch: there is no mpiexec; {installation.hint('mpi')}")
@@ -176,4 +180,4 @@ def _mpiexec(count: int) -> list[str]:
         prefix = ["--tag-output"]
     else:
         prefix = []
-    return [str(path), *prefix, "-n", str(count)]
+    return [str(path), *(prefix if numbered else ()), "-n", str(count)]
