@@ -41,7 +41,7 @@ class TraceFile:
         self._path, self._pid, self._programs = path, 0, 0
         self._written, self._thin_at = 0, LIMIT // 2
         self._threads: set[int] = set()
-        _refuse_another(path)
+        refuse_another("LUMINAL_TRACE=", path)
         try:
             self._file: int | None = _opened(path)
         except OSError as error:
@@ -103,7 +103,7 @@ class TraceFile:
             os.close(file)
 
 
-def _refuse_another(path: Path) -> None:
+def refuse_another(option: str, path: Path) -> None:
     """Raises InputError for a file that is no trace: whoever meant another name would lose it."""
     begin = b""
     with suppress(OSError):  # what cannot be read is told by the opening
@@ -112,7 +112,7 @@ def _refuse_another(path: Path) -> None:
                 begin = file.read(len(BEGIN))
     if begin and begin != BEGIN:
         raise InputError(
-            f"LUMINAL_TRACE={path}: this file is no trace, and is kept as it is; name another, or "
+            f"{option}{path}: this file is no trace, and is kept as it is; name another, or "
             "remove it"
         )
 

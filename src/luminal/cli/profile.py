@@ -17,6 +17,7 @@ import typer
 
 from luminal.base import config
 from luminal.base.errors import InputError
+from luminal.base.trace_file import refuse_another
 from luminal.cli import profile_rows
 from luminal.cli.compile import graph_of, random_leaves
 from luminal.cli.console import console, table
@@ -71,6 +72,8 @@ def command(
     for option, file in (("--perfetto", perfetto), ("--html", html), ("--save", save)):
         if file is not None:
             check_can_be_written(f"profile: {option}", file)
+    if save is not None:
+        refuse_another("profile: --save ", save)
     paths = [Path(text) for text in target]
     before = None
     if len(target) == 2 and all(map(_may_be_trace, paths)) and save is None and not together:

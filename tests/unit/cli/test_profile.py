@@ -156,6 +156,7 @@ def test_a_page_of_it_is_written(
         (("--", "no-such-command", "x"), "no-such-command: cannot be run: No such file"),
         (("a.trace", "--perfetto", "/no/such/x.json"), "there is no folder /no/such"),
         (("--save", "/no/such/x.trace", "--", "python", "-c", "1"), "there is no folder /no/such"),
+        (("--save", __file__, "--", "python", "-c", "1"), "is no trace, and is kept as it is"),
     ],
 )
 def test_what_cannot_be_shown_is_said(
