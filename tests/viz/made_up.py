@@ -146,8 +146,8 @@ def _launches() -> list[dict[str, Any]]:
             "kernel": k, "label": "Contract.Add.Exp2", "trips": 32 if k == 2 else 1, "chunks": 4,
             "origin": f"layers.*.{PARTS[k % len(PARTS)]}: linear, add (model.py:{10 + k})",
             "flops": 0 if k == 1 else flops, "bytes": size, "seconds": seconds, "share": None,
-            "bound": bound, "roofline": least / seconds, "loop": -1, "reads": [0, k],
-            "writes": [k + 1], "occupancy": _occupancy(k), "impossible": False,
+            "bound": bound, "roofline": least / seconds, "least_seconds": least, "loop": -1,
+            "reads": [0, k], "writes": [k + 1], "occupancy": _occupancy(k), "impossible": False,
         })  # fmt: skip
     return rows
 

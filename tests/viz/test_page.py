@@ -227,3 +227,13 @@ def test_what_a_launch_takes_of_a_unit_is_by_the_model(page: Page) -> None:
     assert "By the model: 25% of the lanes that a unit has room for, in 4 groups of 128" in told
     assert "a lane takes 32 registers" in told
     page.value("clear()")
+
+
+def test_why_a_launch_is_slow_is_told_of_that_launch(page: Page) -> None:
+    """Where one kernel is launched twice, the figures are those of the launch that is selected."""
+    page.value("launches[1].kernel = launches[0].kernel")
+    for launch in range(2):
+        each = page.value(f"duration(launches[{launch}].seconds / launches[{launch}].trips)")
+        page.value(f"select('launch', {launch})")
+        assert f"Launch {launch} takes {each}." in page.value("by('inspector').innerText")
+    page.value("clear(); launches[1].kernel = 1")

@@ -60,9 +60,9 @@ function kernelFacts(number) {
   ];
 }
 
-// What a kernel takes its time for, a line for each sentence.
-function reasons(kernel) {
-  const found = kernel ? whyInWords(kernel) : [];
+// What a kernel takes its time for, or one launch of it, a line for each sentence.
+function reasons(kernel, launch) {
+  const found = kernel ? whyInWords(kernel, launch) : [];
   return found.length ? found.map(one => element("div", {}, sentence(one))) : "";
 }
 
@@ -76,7 +76,7 @@ function launchFacts(row) {
     ["bound", row.bound && `${row.bound}${row.roofline ? `, ${percent(row.roofline)} of that roof` : ""}`],
     ["doubt", row.note],
     ["on a unit", occupancy(row)], ["model", row.explained?.join("\n")],
-    ["why", reasons(kernelByNumber.get(row.kernel))],
+    ["why", reasons(kernelByNumber.get(row.kernel), launches.indexOf(row))],
     ["reads", links(known(row.reads), "buffer", i => buffers[i].name)],
     ["writes", links(known(row.writes), "buffer", i => buffers[i].name)],
   ];

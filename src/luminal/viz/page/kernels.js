@@ -27,9 +27,10 @@ function kernelsView() {
     isOnChip ? element("p", { class: "faint" }, "Occupancy, registers, shared memory and groups of a unit are by the model of the chip, from the text of the kernels: no compiler and no card was asked.") : "", shownTable, code, ...early) };
 }
 
-// What is known of why a kernel takes its time: how far it is from its roof, and what its code does.
-function whyInWords(kernel) {
-  const mine = launches.map((row, id) => ({ ...row, id })).filter(row => row.kernel === kernel.number && row.seconds);
+// What is known of why a kernel takes its time: how far it is from its roof, in this launch or in that
+// which takes most, and what its code does.
+function whyInWords(kernel, launch = null) {
+  const mine = launches.map((row, id) => ({ ...row, id })).filter(row => row.kernel === kernel.number && row.seconds && (launch === null || row.id === launch));
   const row = mine.reduce((most, one) => (!most || one.seconds > most.seconds ? one : most), null);
   const found = [];
   if (row?.least_seconds && row.roofline) {
@@ -37,7 +38,7 @@ function whyInWords(kernel) {
     const reach = row.roofline > 1 ? "it is there" : `it reaches ${percent(row.roofline)}`;
     found.push(`launch ${row.id} takes ${trips}${duration(row.seconds / row.trips)}. ${BOUNDS[row.bound]} allows ${duration(row.least_seconds / row.trips)}: ${reach}`);
   }
-  if (row?.chunks === 1) found.push("its work is one chunk: one thread does it, the others wait");
+  if (row?.chunks === 1) found.push("its work is one chunk: one thread does it, however many there are");
   return [...found, ...kernel.causes ?? []];
 }
 
