@@ -56,7 +56,17 @@ def main(arguments: list[str]) -> int:
             print(error, file=sys.stderr)
             return 2
         print(f"writing {record.path}; go on with it by --resume, should this end", flush=True)
-        found = [row for subject in record.left for row in measured(record, subject)]
+        left = [*record.left]
+        found = [row for subject in left for row in measured(record, subject)]
+    if options.rows and left and not found:
+        if not options.resume:
+            record.path.unlink()
+        print(
+            f"bench: no row of {', '.join(left)} has a name that begins with {options.rows!r}; a run "
+            "without --rows (with --quick in minutes) prints the names",
+            file=sys.stderr,
+        )
+        return 2
     print("\n" + "\n".join(table_lines([HEAD, *found])))
     if options.page:
         from bench.page import write

@@ -103,6 +103,16 @@ def test_a_record_is_not_written_over_and_not_mixed(
         Record.resumed(path, 2)
 
 
+def test_a_name_that_no_row_has_is_an_error(
+    subject: Subject, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And leaves no record."""
+    path = tmp_path / "record.json"
+    assert table.main(["--only", "small", "--rows", "nosuchrow", "--json", str(path)]) == 2
+    assert "no row of small has a name that begins with 'nosuchrow'" in capsys.readouterr().err
+    assert not path.exists()
+
+
 def test_rows_say_all_of_how_they_were_measured(subject: Subject, tmp_path: Path) -> None:
     subject.fails = False
     path = tmp_path / "record.json"
