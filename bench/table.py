@@ -62,8 +62,8 @@ def main(arguments: list[str]) -> int:
         if not options.resume:
             record.path.unlink()
         print(
-            f"bench: no row of {', '.join(left)} has a name that begins with {options.rows!r}; a run "
-            "without --rows (with --quick in minutes) prints the names",
+            f"bench: no row of {', '.join(left)} has a name that begins with {options.rows!r}; a "
+            "run without --rows (with --quick in minutes) prints the names",
             file=sys.stderr,
         )
         return 2

@@ -135,6 +135,7 @@ def test_a_program_that_has_not_run_says_what_it_will_hold_and_what_would_be_fas
     memory["report"] = dict.fromkeys(memory["report"], 0)
     memory["peak"]["buffers"] = memory["peak"]["buffers"][:1]
     memory["buffers"][0]["name"] = "n" * 10_000
+    memory["buffers"][1] |= {"lines": [], "origin": "backbone.stem: Conv"}
     made["spellings"] = made["spellings"][1:]
     recorded, taken = made["spellings"][0]["nodes"]
     recorded["cost"], recorded["why_not"] = taken["cost"] / 4, "a run should take less"
@@ -148,6 +149,9 @@ def test_a_program_that_has_not_run_says_what_it_will_hold_and_what_would_be_fas
     kinds = text.split("The arena over a run")[0].split()
     assert kinds[kinds.index("arena") + 1 :][:2] == [f"{memory['arena_bytes'] / 1e6:.2f}", "MB"]
     assert "1 value holds" in text
+    lines = text.split("By line")[1].split("All buffers")[0]
+    assert "backbone.stem: Conv" in lines
+    assert "no line: weight" in lines
     assert max(wide) < 2000
 
 

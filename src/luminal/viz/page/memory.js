@@ -21,15 +21,15 @@ function byLine() {
   const { at } = given.memory.peak ?? {}, rows = new Map();
   for (const one of buffers.filter(one => !isTwin(one))) {
     const [file, line] = one.lines?.[0] ?? [];
-    const name = one.lines?.length ? place(file, line) : `no line: ${one.kind}`;
+    const name = one.lines?.length ? place(file, line) : one.origin || `no line: ${one.kind}`;
     const row = rows.get(name) ?? { name, code: files[file]?.lines[line]?.trim() ?? "", held: 0, all: 0, buffers: 0 };
     const isHeld = one.kind !== "arena" || (one.first <= at && at <= one.last);
     rows.set(name, { ...row, held: row.held + (isHeld ? one.bytes : 0), all: row.all + one.bytes, buffers: row.buffers + 1 });
   }
   if (!rows.size) return [];
   return [element("h2", {}, "By line"), table("By line", [
-    { title: "line", text: "short", value: row => row.name },
-    { title: "at the peak", value: row => row.held, show: row => bytes(row.held), hint: "what its values hold when the arena is fullest" },
+    { title: "line", text: "short", value: row => row.name, hint: "or the module and operation, where no line is known" },
+    { title: "at the peak", value: row => row.held, show: row => bytes(row.held), hint: "what its values hold when the arena is fullest: those of the arena then, and its weights, States, inputs and outputs" },
     { title: "in all", value: row => row.all, show: row => bytes(row.all), hint: "if no memory were used twice" },
     { title: "buffers", value: row => row.buffers, show: row => whole(row.buffers) },
     { title: "code", text: true, value: row => row.code, show: row => element("code", {}, row.code) },
