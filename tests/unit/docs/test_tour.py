@@ -104,5 +104,5 @@ def test_the_core_can_be_read_in_an_afternoon() -> None:
 
 def core_files() -> list[str]:
     """The first column of the tables under the heading "The core"."""
-    core = TOUR.read_text("utf-8").split("\n# The core\n")[1]
+    core = TOUR.read_text("utf-8").split("\n## The core\n")[1]
     return re.findall(r"^\| `([\w/]+\.py)` \|", core, flags=re.MULTILINE)
