@@ -500,8 +500,8 @@ class Executable:
         dims: Mapping[str, int | Interval] | None = None,
         weights: str | Path | None = None,
     ) -> Path:
-        """Writes the program as one file that runs without Luminal, from Python and from C: native
-        code for this CPU (or LUMINAL_TARGET's), and weights and States as they are now.
+        """Writes the program as one file that runs without compilers, from Python, and from C alone:
+        native code for this CPU (or LUMINAL_TARGET's), and weights and States as they are now.
 
         `dims`: the greatest value, or the least and the greatest, of dims: memory is laid out for
         them, and runs beyond them are refused. `weights`: a file of their own for weights, which is

@@ -105,9 +105,8 @@ def test_a_challenger_needs_to_win_beyond_the_spreads() -> None:
     assert not Pairs([0.9 * each for each in slow], slow).wins(0.2)
     assert not Pairs(slow, slow).wins(0.02)
     assert not Pairs([0.9, 0.4, 1.2, 1.1, 0.5], [1.0] * 5).wins(0.02)  # by luck
-    assert Pairs([1.0] * 5, [10.0, 45.0, 16.0, 9.0, 80.0]).wins(
-        0.02
-    )  # far apart, on a loaded machine
+    far_apart = [10.0, 45.0, 16.0, 9.0, 80.0]  # as on a loaded machine
+    assert Pairs([1.0] * 5, far_apart).wins(0.02)
     assert not Pairs([1.0] * 4, [0.5, 1.1, 1.2, 3.0]).wins(0.02)
     assert not Pairs([1.0, 1.0, 1.0, 1.0], [1.5, 1.5, 1.5, 0.99]).wins(0.02)  # only when disturbed
 

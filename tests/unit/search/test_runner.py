@@ -176,10 +176,10 @@ def test_how_long_each_request_may_take(runner: Runner) -> None:
         ([1.26, 1.26], True),
         ([1.3, 1.3, 0.9], True),  # the median counts
         ([1.3, 0.9, 0.9], False),
-        ([1.5, 1.0, 1.0, 2.0, 2.0], False),  # the quartiles are as far apart as it is ahead
-        ([1.5, 1.0, 1.01, 2.0, 2.0], True),
-        ([1.5, 0.1, 1.0, 2.0, 2.0], False),
-        ([1.5, 1.0, 1.0, 1.99, 9.0], True),
+        ([1.5, 1.0, 1.0, 2.25, 2.25], False),  # quartiles as many times apart as it is ahead twice
+        ([1.5, 1.0, 1.01, 2.25, 2.25], True),
+        ([1.5, 0.1, 1.0, 2.25, 2.25], False),
+        ([1.5, 1.0, 1.0, 2.24, 9.0], True),
         ([1.0, 1.5, 1.5], False),  # no faster in its quietest round
         ([1.01, 1.5, 1.5], True),
     ],
