@@ -500,7 +500,7 @@ class Executable:
         dims: Mapping[str, int | Interval] | None = None,
         weights: str | Path | None = None,
     ) -> Path:
-        """Writes the program as one file that runs without compilers, from Python, and from C alone:
+        """Writes the program as one file that runs without compilers, from Python or C alone:
         native code for this CPU (or LUMINAL_TARGET's), and weights and States as they are now.
 
         `dims`: the greatest value, or the least and the greatest, of dims: memory is laid out for
