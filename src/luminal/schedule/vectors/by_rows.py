@@ -26,10 +26,8 @@ LONGER_ROW = 1024  # and of which a tile with several rows of sums would read a 
 PAGE = 4096  # bytes of a row: several that are no longer end before a prefetcher knows of them,
 SHORT_ROW = 8  # but two at once come as fast as memory gives them: of so many vectors, with several
 # rows of another factor; a tile of fewer has about all of a row
-SHARES = (
-    1  # chunks of such rows for each core, at least: shorter pieces of rows come slower (two took
-)
-# 1.15 times as long on a Zen 3)
+SHARES = 1  # chunks of such rows for each core, at least: shorter pieces of rows come slower (two
+# for each took 1.15 times as long on a Zen 3)
 
 
 @dataclass(frozen=True, slots=True)
